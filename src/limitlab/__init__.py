@@ -1,0 +1,95 @@
+"""limitlab: a laboratory for learning in high dimension.
+
+Describe a learning problem once; ``simulate`` it at finite size, ``predict`` it in every limit whose theory is known,
+and ``compare`` the two with error bars.
+"""
+
+from limitlab._setup import configure_jax
+
+configure_jax()
+
+from limitlab import errors  # noqa: E402
+from limitlab.analysis.escape import (  # noqa: E402
+    ExitTime,
+    asymptotic_risk,
+    critical_learning_rate,
+    exit_time,
+    measured_exit_time,
+    optimal_learning_rate,
+    overparametrisation_gain,
+)
+from limitlab.analysis.hermite import (  # noqa: E402
+    hermite_coefficients,
+    information_exponent,
+    sample_complexity_class,
+)
+from limitlab.analysis.regime import regime, regime_diagram, regime_of  # noqa: E402
+from limitlab.cite import cite  # noqa: E402
+from limitlab.errors import (  # noqa: E402
+    ConvergenceError,
+    InputError,
+    LimitlabError,
+    LimitUndefinedError,
+    ResultFileError,
+    SpecError,
+)
+from limitlab.macro.high_dim_mean_field import HighDimMeanField  # noqa: E402
+from limitlab.macro.limit import AbstractLimit  # noqa: E402
+from limitlab.macro.overlap_ode import OverlapODE  # noqa: E402
+from limitlab.macro.overlap_sde import OverlapSDE  # noqa: E402
+from limitlab.macro.predict import limits, predict  # noqa: E402
+from limitlab.micro.simulate import simulate  # noqa: E402
+from limitlab.plot import plot  # noqa: E402
+from limitlab.problems import library  # noqa: E402
+from limitlab.problems.activations import Activation, activation, hermite, piecewise, shifted  # noqa: E402
+from limitlab.problems.algorithm import (  # noqa: E402
+    ERM,
+    GAMP,
+    GradientDescent,
+    Langevin,
+    OnlineSGD,
+    PersistentSGD,
+    StochasticGD,
+)
+from limitlab.problems.channels import (  # noqa: E402
+    Door,
+    GaussianNoise,
+    Logistic,
+    Modulus,
+    Rectified,
+    Sign,
+    SquaredModulus,
+)
+from limitlab.problems.inputs import (  # noqa: E402
+    AnisotropicMixture,
+    Gaussian,
+    Hypercube,
+    IsotropicMixture,
+)
+from limitlab.problems.losses import (  # noqa: E402
+    HingeLoss,
+    LogisticLoss,
+    MaxMargin,
+    PhaseRetrievalLoss,
+    SquareLoss,
+)
+from limitlab.problems.networks import Committee, SingleIndex  # noqa: E402
+from limitlab.problems.priors import (  # noqa: E402
+    GaussBernoulliPrior,
+    GaussianPrior,
+    LaplacePrior,
+    RademacherPrior,
+)
+from limitlab.problems.problem import Problem  # noqa: E402
+from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart  # noqa: E402
+from limitlab.results.compare import Comparison, compare  # noqa: E402
+from limitlab.results.store import load, save  # noqa: E402
+from limitlab.spec import load_spec, save_spec, spec_hash  # noqa: E402
+from limitlab.states import Overlaps, Weights, measure, risk  # noqa: E402
+from limitlab.sweep import sweep  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = sorted(
+    name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, type(errors))
+)

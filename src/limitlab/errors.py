@@ -1,0 +1,38 @@
+"""What can go wrong, in words. Every message says what was needed, what came, and what to do."""
+
+__all__ = [
+    "ConvergenceError",
+    "InputError",
+    "LimitUndefinedError",
+    "LimitlabError",
+    "ResultFileError",
+    "SpecError",
+]
+
+
+class LimitlabError(Exception):
+    """Base of every error that limitlab raises on purpose."""
+
+
+class InputError(LimitlabError, ValueError):
+    """A value outside its range: the message names the field, the value and the remedy."""
+
+
+class SpecError(InputError):
+    """A problem file or table that does not describe a problem."""
+
+
+class LimitUndefinedError(LimitlabError, ValueError):
+    """A limit was asked of a problem for which it is not defined; the message names one to try instead."""
+
+
+class ResultFileError(LimitlabError, OSError):
+    """A result file that cannot be read as a limitlab Dataset (truncated, foreign, or of another schema)."""
+
+
+class ConvergenceError(LimitlabError, RuntimeError):
+    """An iteration stopped before it converged. The last value reached is in ``estimate``."""
+
+    def __init__(self, message: str, estimate: object = None):
+        super().__init__(message)
+        self.estimate = estimate

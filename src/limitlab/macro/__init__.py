@@ -1,0 +1,1 @@
+"""In the limit: predict, and one file per limit."""

@@ -1,0 +1,158 @@
+r"""Overlap equations of one-pass SGD as d grows at fixed widths."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.macro.limit import AbstractLimit
+from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.numerics.field_sums import AbstractFieldSum
+from limitlab.numerics.ode import integrate
+from limitlab.numerics.trees import as_arrays
+from limitlab.problems.problem import Problem
+from limitlab.problems.requirements import check_one_pass_committee
+from limitlab.results.schema import overlap_dataset
+from limitlab.states import (
+    Overlaps,
+    error_coefficients,
+    error_sum,
+    initial_overlaps,
+    limit_overlaps,
+    risks,
+    start_key,
+)
+
+__all__ = ["OverlapODE", "drift"]
+
+
+def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps) -> Overlaps:
+    r"""Mean motion of the overlaps under one-pass SGD.
+
+    .. math::
+        \dot M_{ir} &= a_i E[\sigma'(\lambda_i)\, \lambda^*_r\, \mathcal E] \\
+        \dot Q_{ij} &= E[(a_i \sigma'(\lambda_i)\lambda_j + a_j \sigma'(\lambda_j)\lambda_i)\, \mathcal E]
+                       + \frac{\gamma}{pB}\, a_i a_j E[\sigma'(\lambda_i)\sigma'(\lambda_j)\, \mathcal E^2] \\
+        \dot a_i &= \kappa E[\sigma(\lambda_i)\, \mathcal E]
+
+    with (lambda, lambda*) ~ N(0, Omega), batches of B samples, kappa = 0 unless the second layer is trained. On the
+    sphere the radial part is taken out: Psi_ir - M_ir Phi_ii/2 (Phi_ii/Q_ii in general).
+    """
+    student, algorithm = problem.need("student", "algorithm", by="drift")
+    a, p = overlaps.a, student.width
+    c = error_coefficients(problem, a)
+    moments = sums(overlaps.omega, c, problem.channel.variance)  # type: ignore[attr-defined]
+    flow = a[:, None] * moments.L
+    dM = flow[:, p:]
+    dQ = flow[:, :p] + flow[:, :p].T
+    dQ = dQ + algorithm.learning_rate / (p * algorithm.batch_size) * jnp.outer(a, a) * moments.V
+    if algorithm.spherical:
+        radial = jnp.diagonal(dQ) / jnp.diagonal(overlaps.Q) / 2
+        dM = dM - overlaps.M * radial[:, None]
+        dQ = dQ - overlaps.Q * (radial[:, None] + radial[None, :])
+    da = algorithm.second_layer_rate * moments.I[:p] if student.second_layer == "trained" else jnp.zeros_like(a)
+    return Overlaps(dQ, dM, jnp.zeros_like(overlaps.P), da)
+
+
+def _flow(overlaps: Overlaps, args: tuple[Problem, AbstractFieldSum]) -> Overlaps:
+    return drift(*args, overlaps)
+
+
+class OverlapODE(AbstractLimit):
+    r"""Online SGD of committees at fixed widths as :math:`d \to \infty`: the ODE of `drift`.
+
+    Needs Gaussian inputs, the square loss and a fresh sample at every step. Time: t = gamma * step / (p d), so a
+    time t costs t p d / gamma steps. All terms in the learning rate are kept.
+
+    Parameters
+    ----------
+    d
+        None starts from the limiting overlaps. A number draws the start at that dimension: a random start then
+        keeps its O(d^-1/2) overlaps, without which it may sit on a saddle for ever. ``simulate`` with the same
+        seed starts from the same overlaps.
+    replicas, seed
+        How many such starts (only with ``d``).
+    rtol
+        Relative tolerance of the integrator.
+    method
+        "auto", or force "closed" / "quadrature" Gaussian moments.
+    solver
+        "auto" (explicit, then implicit on long plateaus), "explicit" or "implicit".
+    """
+
+    d: float | None = None
+    replicas: int = eqx.field(static=True, default=1)
+    seed: int = eqx.field(static=True, default=0)
+    rtol: float = eqx.field(static=True, default=1e-9)
+    method: str = eqx.field(static=True, default="auto")
+    solver: str = eqx.field(static=True, default="auto")
+
+    reference: ClassVar[str] = "saad1995online"
+    rate: ClassVar[dict[str, float]] = {"d": -0.5}
+
+    def __check_init__(self):
+        if self.d is not None:
+            check_number(
+                "OverlapODE", "d", self.d, low=1, remedy="It is the dimension of the start; None means infinity."
+            )
+        check_integer("OverlapODE", "replicas", self.replicas, low=1)
+        check_number("OverlapODE", "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-9.")
+        check_choice("OverlapODE", "method", self.method, ("auto", "closed", "quadrature"))
+        check_choice("OverlapODE", "solver", self.solver, ("auto", "explicit", "implicit"))
+
+    def check(self, problem: Problem) -> None:
+        check_one_pass_committee("OverlapODE", problem)
+
+    def start(self, problem: Problem, replica: int) -> Overlaps:
+        """Where the ODE of one replica starts."""
+        if self.d is None:
+            return limit_overlaps(problem)
+        return initial_overlaps(problem, start_key(self.seed, replica), self.d)
+
+    def solve(self, problem: Problem, times: np.ndarray):
+        sums = error_sum(problem, self.method)
+        args = (as_arrays(problem), as_arrays(sums))
+        runs = [
+            integrate(
+                _flow, self.start(problem, r), times, args, rtol=self.rtol, atol=0.1 * self.rtol, solver=self.solver
+            )
+            for r in range(self.replicas if self.d is not None else 1)
+        ]
+        return self._dataset(problem, times, runs, args)
+
+    def _dataset(self, problem: Problem, times: np.ndarray, runs: list, args: Any):
+        path = jax.tree.map(lambda *x: np.stack(x, axis=1), *(run.values for run in runs))  # (time, replica, ...)
+        values, error = risks(*args, path), max(_quadrature_error(args, path, r) for r in range(len(runs)))
+        return overlap_dataset(
+            problem,
+            times,
+            path,
+            values,
+            status=[run.status for run in runs],
+            end_time=[run.end_time for run in runs],
+            method="OverlapODE",
+            reference=self.reference,
+            replicated=self.d is not None,
+            attrs={
+                "gaussian_moments": args[1].name,
+                "quadrature_error": error,
+                "solver": runs[0].solver,
+                "steps": max(run.steps for run in runs),
+                "rtol": self.rtol,
+                **({} if self.d is None else {"d": float(self.d), "seed": self.seed}),
+            },
+        )
+
+
+def _quadrature_error(args: Any, path: Overlaps, replica: int) -> float:
+    """The largest error estimate of the moments at the first, middle and last finite point of a path."""
+    problem, sums = args
+    finite = np.nonzero(np.all(np.isfinite(path.Q[:, replica]), axis=(1, 2)))[0]
+    worst = 0.0
+    for t in {finite[0], finite[len(finite) // 2], finite[-1]} if len(finite) else ():
+        here = jax.tree.map(lambda x: jnp.asarray(x[t, replica]), path)  # noqa: B023
+        c = error_coefficients(problem, here.a)
+        worst = max(worst, float(sums.error(here.omega, c, problem.channel.variance)))
+    return worst

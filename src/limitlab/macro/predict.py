@@ -1,0 +1,62 @@
+"""predict: the road along the bottom of the square. limits: which limits a problem has, and why not the others."""
+
+from typing import TYPE_CHECKING
+
+from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.macro.high_dim_mean_field import HighDimMeanField
+from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.overlap_ode import OverlapODE
+from limitlab.macro.overlap_sde import OverlapSDE
+from limitlab.numerics.checks import check_times
+from limitlab.problems.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["LIMITS", "limits", "predict"]
+
+LIMITS: dict[str, type[AbstractLimit]] = {
+    "OverlapODE": OverlapODE,
+    "OverlapSDE": OverlapSDE,
+    "HighDimMeanField": HighDimMeanField,
+}
+
+
+def predict(problem: Problem, limit: AbstractLimit, times) -> "xr.Dataset":
+    """The macrostate of the problem in a limit, at the asked times.
+
+    Parameters
+    ----------
+    problem
+        What is learned, and how.
+    limit
+        For instance ``OverlapODE()``. A limit that is not defined for the problem raises `LimitUndefinedError`.
+    times
+        Increasing macroscopic times, the same as for `simulate`.
+
+    Returns
+    -------
+    xarray.Dataset
+        The same schema as that of `simulate`.
+    """
+    if not isinstance(problem, Problem):
+        raise InputError(f"predict needs a Problem; got {problem!r}.")
+    if not isinstance(limit, AbstractLimit):
+        hint = f"{limit.__name__}()" if isinstance(limit, type) else "OverlapODE()"
+        raise InputError(f"predict needs a limit such as {hint}; got {limit!r}. Known limits: {', '.join(LIMITS)}.")
+    limit.check(problem)
+    return limit.solve(problem, check_times(times))
+
+
+def limits(problem: Problem) -> dict[str, str]:
+    """For every limit its name and either "applies" or the reason why it does not, with what to try instead."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"limits needs a Problem; got {problem!r}.")
+    answer = {}
+    for name, limit in LIMITS.items():
+        try:
+            limit().check(problem)
+            answer[name] = "applies"
+        except LimitUndefinedError as reason:
+            answer[name] = str(reason)
+    return answer

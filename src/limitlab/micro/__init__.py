@@ -1,0 +1,1 @@
+"""At finite size: simulate, and one file per learning rule."""

@@ -1,0 +1,100 @@
+"""Range checks with one uniform sentence: what was needed, what came, what to do."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from limitlab.errors import InputError
+
+__all__ = ["check_choice", "check_integer", "check_number", "check_psd", "check_times"]
+
+
+def _fail(owner: str, field: str, needed: str, came: Any, remedy: str) -> None:
+    raise InputError(f"{owner}.{field} must be {needed}; got {came!r}. {remedy}")
+
+
+def check_number(
+    owner: str,
+    field: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+    remedy: str = "",
+) -> float:
+    """Return ``value`` as a float if it is a finite number inside the interval, else raise `InputError`."""
+    left, right = ("(" if open_low else "["), (")" if open_high else "]")
+    needed = f"a finite number in {left}{low:g}, {high:g}{right}"
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        if not (hasattr(value, "shape") and value.shape == ()):
+            _fail(owner, field, needed, value, remedy)
+    number = float(value)
+    inside = (number > low if open_low else number >= low) and (number < high if open_high else number <= high)
+    if not (math.isfinite(number) and inside):
+        _fail(owner, field, needed, number, remedy)
+    return number
+
+
+def check_integer(owner: str, field: str, value: Any, *, low: int = 0, remedy: str = "") -> int:
+    """Return ``value`` as an int if it is a whole number not below ``low``, else raise `InputError`."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or int(value) < low:
+        _fail(owner, field, f"a whole number >= {low}", value, remedy)
+    return int(value)
+
+
+def check_choice(owner: str, field: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``choices``, else raise `InputError`."""
+    if value not in choices:
+        _fail(owner, field, f"one of {', '.join(map(repr, choices))}", value, "Choose one of these.")
+    return value
+
+
+def check_psd(owner: str, field: str, matrix: np.ndarray, *, tolerance: float = 1e-9) -> None:
+    """Raise `InputError` unless ``matrix`` is finite, symmetric and positive semi-definite."""
+    if not np.all(np.isfinite(matrix)):
+        _fail(owner, field, "finite", matrix.tolist(), "Remove NaN and infinite entries.")
+    scale = max(1.0, float(np.max(np.abs(matrix), initial=0.0)))
+    asymmetry = float(np.max(np.abs(matrix - matrix.T), initial=0.0))
+    if asymmetry > tolerance * scale:
+        _fail(
+            owner,
+            field,
+            "symmetric",
+            matrix.tolist(),
+            f"Largest difference from its transpose: {asymmetry:.3g}; symmetrise it first.",
+        )
+    lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0]) if matrix.size else 0.0
+    if lowest < -tolerance * scale:
+        _fail(
+            owner,
+            field,
+            "positive semi-definite (it is a Gram matrix)",
+            matrix.tolist(),
+            f"Its lowest eigenvalue is {lowest:.3g}; an overlap |M_ir| cannot exceed sqrt(Q_ii P_rr).",
+        )
+
+
+def check_times(times: Any) -> np.ndarray:
+    """Return ``times`` as a float array if non-empty, finite, non-negative and strictly increasing."""
+    try:
+        array = np.atleast_1d(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        raise InputError(f"times must be a list of numbers; got {times!r}.") from None
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(
+            f"times must be a non-empty one-dimensional list; got shape {array.shape}. "
+            "Pass, for example, numpy.linspace(0, 10, 51)."
+        )
+    if not np.all(np.isfinite(array)) or array[0] < 0:
+        raise InputError(f"times must be finite and >= 0; got {array.tolist()}. Time starts at 0.")
+    if np.any(np.diff(array) <= 0):
+        where = int(np.argmax(np.diff(array) <= 0))
+        raise InputError(
+            f"times must increase strictly; got {array[where]:g} followed by {array[where + 1]:g} "
+            f"(positions {where}, {where + 1}). Sort them and drop repeats."
+        )
+    return array

@@ -1,0 +1,277 @@
+r"""Exact Gaussian expectations of products of piecewise polynomials, up to four fields.
+
+.. math::
+    E\Big[\prod_a s_a^{n_a} \prod_{c} \mathrm{sgn}(s_c + \tau_c \xi_c) \prod_e \delta(s_e + \tau_e \xi_e)\Big],
+    \qquad s \sim N(0, C), \quad \xi \sim N(0, I)
+
+Many activations are sums of such terms: a linear unit is ``s``, a square is ``s**2``, a rectifier is
+``s (1 + sgn s)/2``, erf(s/sqrt2) is ``sgn(s + xi)`` averaged over ``xi``, and tanh is a mixture of the last kind
+(`logistic_mixture`). One recursion then serves all of them:
+
+* a delta conditions the Gaussian on its argument being zero (a Schur complement);
+* a power is removed by Gaussian integration by parts, which either lowers another power or turns a sign into
+  a delta;
+* what is left is a product of signs: 1, (2/pi) asin(rho), and for four signs one smooth integral over an angle
+  (Plackett's identity), done with 20 Gauss-Legendre nodes.
+
+The recursion runs while JAX traces, on covariance entries that may be arrays of any common shape, so that one
+trace serves all index tuples of a network.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["Term", "derivative_terms", "expectation", "logistic_mixture", "polynomial_terms"]
+
+TINY = 1e-300
+
+
+class Term(NamedTuple):
+    """One summand ``coefficient * s**power * kind(s + tau*xi)`` of a function of a scalar field.
+
+    Tuples for ``coefficient`` and ``tau`` stand for the sum over their entries (a mixture).
+    """
+
+    coefficient: float | tuple[float, ...]
+    power: int = 0
+    kind: Literal["one", "sign", "delta"] = "one"
+    tau: float | tuple[float, ...] = 0.0
+
+    def scaled(self, by: float) -> "Term":
+        c = self.coefficient
+        return self._replace(coefficient=tuple(by * x for x in c) if isinstance(c, tuple) else by * c)
+
+
+def polynomial_terms(coefficients: Sequence[float]) -> tuple[Term, ...]:
+    """Terms of ``sum_n coefficients[n] * s**n``."""
+    return tuple(Term(float(c), n) for n, c in enumerate(coefficients) if c != 0.0)
+
+
+def derivative_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
+    """Terms of the derivative: d/ds of s**n * sgn(s + tau xi) is n s**(n-1) sgn + 2 s**n delta."""
+    out = []
+    for term in terms:
+        if term.kind == "delta":
+            raise ValueError("a delta is not differentiated here")
+        if term.power > 0:
+            out.append(term.scaled(float(term.power))._replace(power=term.power - 1))
+        if term.kind == "sign" and not (term.power > 0 and term.tau == 0.0):  # s * delta(s) = 0
+            out.append(term.scaled(2.0)._replace(kind="delta"))
+    return tuple(out)
+
+
+@cache
+def logistic_mixture(nodes: int = 10) -> tuple[tuple[float, float], ...]:
+    r"""Pairs (weight, tau) with sigmoid(x) = sum_k weight_k Phi(x / tau_k).
+
+    The logistic law is a normal law whose standard deviation is twice a Kolmogorov variable. Gauss quadrature of
+    the Kolmogorov density in the logarithm of that variable converges geometrically; the error of sigmoid is
+    9e-8, 7e-9, 7e-10 at 8, 10, 12 nodes, uniformly in x.
+    """
+    # The density vanishes faster than any power at both ends of log x, so equal steps there are spectrally accurate.
+    log_x = np.linspace(np.log(0.12), np.log(4.7), 400)  # mass outside: below 1e-12
+    x = np.exp(log_x)
+    odd = (2 * np.arange(1, 12) - 1.0)[:, None] ** 2 * np.pi**2
+    small = np.sqrt(2 * np.pi) * np.sum((odd / (4 * x**4) - x**-2) * np.exp(-odd / (8 * x**2)), axis=0)
+    k = np.arange(1, 30.0)[:, None]
+    large = 8 * x * np.sum((-1) ** (k - 1) * k**2 * np.exp(-2 * k**2 * x**2), axis=0)
+    mass = x * np.where(x < 1.0, small, large)
+    # Lanczos on the discretised measure gives the Jacobi matrix whose eigenpairs are the Gauss rule.
+    basis, alpha, beta = [np.sqrt(mass / mass.sum())], [], []
+    for _ in range(nodes):
+        v = log_x * basis[-1]
+        alpha.append(basis[-1] @ v)
+        for _ in range(2):
+            for b in basis:
+                v = v - b * (b @ v)
+        beta.append(np.linalg.norm(v))
+        basis.append(v / beta[-1])
+    jacobi = np.diag(alpha) + np.diag(beta[:-1], 1) + np.diag(beta[:-1], -1)
+    values, vectors = np.linalg.eigh(jacobi)
+    return tuple((float(p), float(2 * np.exp(g))) for p, g in zip(vectors[0] ** 2, values, strict=True))
+
+
+class _Covariance:
+    """Covariances between nodes, computed on demand; ``given(c)`` conditions on node c being zero."""
+
+    def __init__(self, entry: Callable[[int, int], jax.Array]):
+        self._entry, self._known, self._children = entry, {}, {}
+
+    def __call__(self, a: int, b: int) -> jax.Array:
+        key = (a, b) if a <= b else (b, a)
+        if key not in self._known:
+            self._known[key] = self._entry(*key)
+        return self._known[key]
+
+    def variance(self, a: int) -> jax.Array:
+        return jnp.maximum(self(a, a), TINY)
+
+    def correlation(self, a: int, b: int) -> jax.Array:
+        scale = jnp.sqrt(self.variance(a)) * jnp.sqrt(self.variance(b))
+        return jnp.clip(self(a, b) / scale, -1.0, 1.0)
+
+    def given(self, c: int) -> "_Covariance":
+        if c not in self._children:
+            # A field that is (almost) a copy of field c has no variance left, only rounding: floor it at the
+            # rounding level so that a ratio of two roundings stays small.
+            def entry(a: int, b: int) -> jax.Array:
+                value = self(a, b) - self(a, c) * self(b, c) / self.variance(c)
+                return jnp.maximum(value, 1e-14 * self(a, a)) if a == b else value
+
+            self._children[c] = _Covariance(entry)
+        return self._children[c]
+
+
+@cache
+def _plackett_nodes() -> tuple[np.ndarray, np.ndarray]:
+    t, w = np.polynomial.legendre.leggauss(20)
+    return (t + 1) * np.pi / 4, w * np.pi / 4
+
+
+def _four_signs(r: dict[tuple[int, int], jax.Array]) -> jax.Array:
+    r"""E[sgn s_0 sgn s_1 sgn s_2 sgn s_3] from the six correlations.
+
+    (4/pi^2) int_0^1 du sum_{i<j} R_ij (1 - u^2 R_ij^2)^{-1/2} asin(rho_{kl.ij}(u)), u = sin(angle), where rho is
+    the correlation of the other two fields given s_i = s_j = 0 when all correlations are multiplied by u.
+    """
+    angles, weights = map(jnp.asarray, _plackett_nodes())
+    pairs = [(i, j, *(n for n in range(4) if n not in (i, j))) for i in range(4) for j in range(i + 1, 4)]
+
+    def at(a: int, b: int) -> jax.Array:
+        return r[(a, b) if a < b else (b, a)]
+
+    def body(n: int, total: jax.Array) -> jax.Array:
+        u = jnp.sin(angles[n])
+        value = jnp.zeros_like(total)
+        for i, j, k, l in pairs:
+            rij = u * at(i, j)
+            det = 1 - rij**2
+            xi, xj, yi, yj = u * at(k, i), u * at(k, j), u * at(l, i), u * at(l, j)
+            var_k = det - (xi**2 + xj**2 - 2 * rij * xi * xj)
+            var_l = det - (yi**2 + yj**2 - 2 * rij * yi * yj)
+            cov = det * u * at(k, l) - (xi * yi + xj * yj - rij * (xi * yj + xj * yi))
+            rho = cov / jnp.sqrt(jnp.maximum(var_k, 1e-30) * jnp.maximum(var_l, 1e-30))
+            value += at(i, j) * jnp.cos(angles[n]) / jnp.sqrt(det) * jnp.arcsin(jnp.clip(rho, -1.0, 1.0))
+        return total + weights[n] * value
+
+    shape = jnp.broadcast_shapes(*(jnp.shape(v) for v in r.values()))
+    start = jnp.zeros(shape, jnp.result_type(*r.values()))
+    return 4 / jnp.pi**2 * jax.lax.fori_loop(0, angles.size, body, start)
+
+
+def _signs(cov: _Covariance, signs: tuple[int, ...]) -> jax.Array | float:
+    if not signs:
+        return 1.0
+    if len(signs) == 2:
+        return 2 / jnp.pi * jnp.arcsin(cov.correlation(*signs))
+    if len(signs) == 4:
+        index = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+        return _four_signs({(i, j): cov.correlation(signs[i], signs[j]) for i, j in index})
+    raise ValueError(f"at most four sign factors are supported, got {len(signs)}")
+
+
+def _moment(cov: _Covariance, powers: tuple[tuple[int, int], ...], signs: tuple[int, ...], memo: dict):
+    """E[prod s_a^n_a prod sgn s_c] by integration by parts; zero when the integrand is odd."""
+    powers = tuple((a, n) for a, n in powers if n > 0)
+    if (sum(n for _, n in powers) + len(signs)) % 2:
+        return 0.0
+    if not powers:
+        return _signs(cov, signs)
+    key = (id(cov), powers, signs)
+    if key in memo:
+        return memo[key][1]
+    (a, n), others = powers[0], powers[1:]
+    rest = ((a, n - 1), *others)
+    total = 0.0
+    for b, nb in rest:
+        if nb > 0:
+            lowered = tuple((e, ne - (e == b)) for e, ne in rest)
+            total = total + nb * cov(a, b) * _moment(cov, lowered, signs, memo)
+    for c in signs:
+        if any(e == c and ne > 0 for e, ne in rest):
+            continue  # s_c * delta(s_c) = 0
+        inner = _moment(cov.given(c), rest, tuple(e for e in signs if e != c), memo)
+        if not (isinstance(inner, float) and inner == 0.0):
+            total = total + 2 * cov(a, c) / jnp.sqrt(2 * jnp.pi * cov.variance(c)) * inner
+    memo[key] = (cov, total)  # the covariance is kept alive so that its id stays its own
+    return total
+
+
+def expectation(
+    slots: Sequence[Sequence[Term]],
+    cov: Callable[[int, int], jax.Array],
+    labels: Sequence[int] | None = None,
+) -> jax.Array:
+    """Expectation of a product of functions, one per slot, over jointly Gaussian fields.
+
+    Parameters
+    ----------
+    slots
+        ``slots[a]`` holds the terms of the function applied to field a.
+    cov
+        ``cov(a, b)``, a <= b, is the covariance of the fields in slots a and b: arrays of any common shape.
+    labels
+        Slots with equal labels hold the *same* field. This matters only where two sharp signs meet
+        (sgn(s)**2 = 1); a singular covariance is otherwise allowed.
+    """
+    labels = list(range(len(slots))) if labels is None else list(labels)
+    first = [labels.index(lab) for lab in labels]  # the slot that stands for each field
+    # Each mixture gets an axis of its own behind the axes of the covariance.
+    mixed = [a for a, terms in enumerate(slots) if any(isinstance(t.tau, tuple) for t in terms)]
+    behind = tuple(range(-len(mixed), 0))
+    batch = jnp.broadcast_shapes(*(jnp.shape(cov(a, b)) for a in range(len(slots)) for b in range(a, len(slots))))
+
+    def spread(slot: int, value: float | tuple[float, ...]):
+        if not isinstance(value, tuple):
+            return value
+        return jnp.asarray(value).reshape([-1 if a == slot else 1 for a in mixed])
+
+    # Node a < len(slots) is the bare field of slot a; a blurred node (tau > 0) is made per factor.
+    blurred: list[tuple[int, float | tuple[float, ...]]] = []
+    nodes: dict[tuple[int, float | tuple[float, ...]], int] = {}
+
+    def node(slot: int, tau: float | tuple[float, ...]) -> int:
+        if tau == 0.0:
+            return first[slot]
+        if (slot, tau) not in nodes:
+            nodes[slot, tau] = len(slots) + len(blurred)
+            blurred.append((slot, tau))
+        return nodes[slot, tau]
+
+    def entry(a: int, b: int) -> jax.Array:
+        n = len(slots)
+        i, j = (x if x < n else blurred[x - n][0] for x in (a, b))
+        value = jnp.expand_dims(cov(min(i, j), max(i, j)), behind)
+        return value + spread(*blurred[a - n]) ** 2 if a == b and a >= n else value
+
+    root, memo = _Covariance(entry), {}
+    total = jnp.zeros(batch)
+    for choice in product(*slots):
+        factor, powers, signs, deltas = 1.0, {}, set(), []
+        for slot, term in enumerate(choice):
+            factor = factor * spread(slot, term.coefficient)
+            if term.power:
+                powers[first[slot]] = powers.get(first[slot], 0) + term.power
+            if term.kind == "sign":
+                signs ^= {node(slot, term.tau)}  # sgn(s)**2 = 1
+            elif term.kind == "delta":
+                deltas.append(node(slot, term.tau))
+        if any(powers.get(e, 0) for e in deltas):
+            continue  # s * delta(s) = 0
+        here = root
+        for e in deltas:
+            factor = factor / jnp.sqrt(2 * jnp.pi * here.variance(e))
+            here = here.given(e)
+        value = _moment(here, tuple(sorted(powers.items())), tuple(sorted(signs)), memo)
+        if not (isinstance(value, float) and value == 0.0):
+            value = jnp.asarray(factor * value)
+            # An unused mixture axis has length one, so the sum runs over the mixtures of this choice only.
+            value = value.reshape((1,) * (len(batch) + len(mixed) - value.ndim) + value.shape)
+            total = total + jnp.sum(value, axis=behind)
+    return total

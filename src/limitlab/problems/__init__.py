@@ -1,0 +1,1 @@
+"""What is learned: frozen descriptions, no loops."""

@@ -1,0 +1,77 @@
+"""The papers' own problems, in the papers' own scalings, translated into ours.
+
+This is the only place where another scaling is translated. Each function returns a `Problem`.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from limitlab.problems.algorithm import OnlineSGD
+from limitlab.problems.channels import GaussianNoise
+from limitlab.problems.losses import SquareLoss
+from limitlab.problems.networks import Committee
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import OverlapStart, RandomStart
+
+__all__ = ["LIBRARY", "dimensionless", "escaping_mediocrity", "soft_committee"]
+
+
+def escaping_mediocrity(width: int = 1, learning_rate: float = 1 / 12, variance: float = 0.0) -> Problem:
+    r"""Phase retrieval by projected one-pass SGD (Arnaboldi, Krzakala, Loureiro, Stephan 2023).
+
+    y = (w*.x)^2 + sqrt(variance) z, a student of ``width`` squares on the sphere, a = 1. The paper's gamma is our
+    ``learning_rate`` and its time is ours, t = gamma step/(p d).
+    """
+    return Problem(
+        teacher=Committee(width=1, activation="square"),
+        channel=GaussianNoise(variance=variance),
+        student=Committee(width=width, activation="square"),
+        loss=SquareLoss(),
+        start=RandomStart(sphere=True),
+        algorithm=OnlineSGD(learning_rate=learning_rate, spherical=True),
+    )
+
+
+def soft_committee(width: int = 2, learning_rate: float = 0.5, tilt: float = 1e-3) -> Problem:
+    r"""A soft committee machine learning a teacher of its own size (Saad and Solla 1995).
+
+    The paper's network is a plain sum of units, tau = sum_i g(J_i.xi), with xi ~ N(0, I), |J_i|^2 = Q_ii and a step
+    eta/N on the squared error; its time is alpha = step/N. Ours is a mean over p units. Dividing both sides by p
+    leaves the same dynamics when our gamma/p a_i equals eta: a_i = p, gamma = eta, hence output weights p for both
+    networks, gamma = eta and t = gamma step/(p d) = (eta/p) alpha.
+
+    ``tilt`` breaks the symmetry of the start by that much, so that the plateau is left in finite time; the start is
+    Q = I/2, M = tilt on the diagonal.
+    """
+    ones = np.full(width, float(width))
+    return Problem(
+        teacher=Committee(width=width, activation="erf", output_weights=ones),
+        student=Committee(width=width, activation="erf", output_weights=ones),
+        loss=SquareLoss(),
+        start=OverlapStart(Q=0.5 * np.eye(width), M=tilt * np.eye(width), P=np.eye(width)),
+        algorithm=OnlineSGD(learning_rate=learning_rate),
+    )
+
+
+def dimensionless(
+    width: int = 8, teacher_width: int = 2, activation: str = "square", learning_rate: float = 0.1
+) -> Problem:
+    r"""The problem on which fixed-width and infinite-width limits are joined (Arnaboldi et al. 2023, arXiv 2302.05882).
+
+    Equal activations, a = a* = 1, Gaussian start; gamma and time as ours.
+    """
+    return Problem(
+        teacher=Committee(width=teacher_width, activation=activation),
+        student=Committee(width=width, activation=activation),
+        loss=SquareLoss(),
+        start=RandomStart(),
+        algorithm=OnlineSGD(learning_rate=learning_rate),
+    )
+
+
+LIBRARY: dict[str, Callable[..., Problem]] = {
+    "escaping-mediocrity": escaping_mediocrity,
+    "soft-committee": soft_committee,
+    "dimensionless": dimensionless,
+}

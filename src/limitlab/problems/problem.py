@@ -1,0 +1,93 @@
+"""The Problem: everything on which a simulation and a prediction must agree."""
+
+from dataclasses import KW_ONLY
+from typing import Any
+
+import equinox as eqx
+
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_number
+from limitlab.problems.algorithm import AbstractAlgorithm
+from limitlab.problems.channels import AbstractChannel, GaussianNoise
+from limitlab.problems.inputs import AbstractInputs, Gaussian
+from limitlab.problems.losses import AbstractLoss
+from limitlab.problems.networks import AbstractTeacher, Committee
+from limitlab.problems.starts import AbstractStart, OverlapStart
+
+__all__ = ["Problem"]
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "inputs": (AbstractInputs, "inputs such as Gaussian()"),
+    "teacher": (AbstractTeacher, "a teacher such as Committee(width=2, activation='erf')"),
+    "channel": (AbstractChannel, "a channel such as GaussianNoise(variance=0.1)"),
+    "student": (Committee, "a Committee(width=..., activation=...)"),
+    "loss": (AbstractLoss, "a loss such as SquareLoss()"),
+    "start": (AbstractStart, "a start such as RandomStart()"),
+    "algorithm": (AbstractAlgorithm, "a learning rule such as OnlineSGD(learning_rate=0.5)"),
+}
+
+
+class Problem(eqx.Module):
+    r"""A learning problem: nature (inputs, teacher, channel, how many samples) and learner (the rest).
+
+    Parameters
+    ----------
+    inputs, teacher, channel
+        Labels are drawn as y ~ channel(teacher(x)), x ~ inputs.
+    sample_ratio
+        alpha = n/d, the size of a fixed data set; None means a fresh sample at every step.
+    student, loss, start, algorithm
+        The learner. Leave out what a rule does not use.
+
+    Notes
+    -----
+    The dimension d is not here: the same problem lives at every d and in its limits. Widths are.
+    """
+
+    _: KW_ONLY
+    inputs: AbstractInputs = Gaussian()
+    teacher: AbstractTeacher
+    channel: AbstractChannel = GaussianNoise()
+    sample_ratio: float | None = None
+    student: Committee | None = None
+    loss: AbstractLoss | None = None
+    start: AbstractStart | None = None
+    algorithm: AbstractAlgorithm | None = None
+
+    def __check_init__(self):
+        for field, (kind, example) in _KINDS.items():
+            value = getattr(self, field)
+            optional = field in ("student", "loss", "start", "algorithm")
+            if not (isinstance(value, kind) or (optional and value is None)):
+                raise InputError(f"Problem.{field} must be {example}; got {value!r}.")
+        if self.sample_ratio is not None:
+            check_number(
+                "Problem",
+                "sample_ratio",
+                self.sample_ratio,
+                low=0,
+                open_low=True,
+                remedy="It is n/d; use None for a fresh sample at every step.",
+            )
+        if isinstance(self.teacher, Committee) and self.teacher.second_layer == "trained":
+            raise InputError(
+                'Problem.teacher has second_layer="trained", but a teacher does not move. Use "fixed" for the teacher.'
+            )
+        if isinstance(self.start, OverlapStart):
+            self._check_overlap_start(self.start)
+
+    def _check_overlap_start(self, start: OverlapStart) -> None:
+        p, k = start.M.shape
+        for field, network, width in (("student", self.student, p), ("teacher", self.teacher, k)):
+            if isinstance(network, Committee) and network.width != width:
+                raise InputError(
+                    f"Problem.start has overlaps M of shape {(p, k)} (students, teachers), but the {field} has width "
+                    f"{network.width}. Give M one row per student unit and one column per teacher unit."
+                )
+
+    def need(self, *fields: str, by: str) -> tuple[Any, ...]:
+        """Return the named parts, or raise `InputError` in words if one was left out."""
+        for field in fields:
+            if getattr(self, field) is None:
+                raise InputError(f"{by} needs Problem.{field}, which was left out. Add {_KINDS[field][1]}.")
+        return tuple(getattr(self, field) for field in fields)

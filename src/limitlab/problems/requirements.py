@@ -1,0 +1,53 @@
+"""What a rule or a limit asks of a problem, said in one place."""
+
+from limitlab.errors import LimitUndefinedError
+from limitlab.problems.algorithm import OnlineSGD
+from limitlab.problems.channels import GaussianNoise
+from limitlab.problems.inputs import Gaussian
+from limitlab.problems.losses import SquareLoss
+from limitlab.problems.networks import Committee
+from limitlab.problems.problem import Problem
+
+__all__ = ["check_one_pass_committee"]
+
+
+def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
+    """Raise unless the problem is one-pass SGD of a committee on Gaussian inputs with the square loss."""
+
+    def fail(needed: str, came: object, remedy: str) -> None:
+        raise error(f"{by} needs {needed}; got {came}. {remedy}")
+
+    if not isinstance(problem.inputs, Gaussian):
+        fail(
+            "Gaussian inputs (Problem.inputs=Gaussian())", problem.inputs, "The fields of other inputs are not normal."
+        )
+    if not isinstance(problem.teacher, Committee):
+        fail("a Committee teacher", problem.teacher, "Describe a single direction as Committee(width=1, ...).")
+    if not isinstance(problem.channel, GaussianNoise):
+        fail(
+            "additive label noise (Problem.channel=GaussianNoise(variance=...))",
+            problem.channel,
+            'A sign or modulus on the output is a teacher activation here ("sign", "abs", "square").',
+        )
+    if problem.sample_ratio is not None:
+        fail(
+            "a fresh sample at every step (Problem.sample_ratio=None)",
+            f"sample_ratio={problem.sample_ratio}",
+            "For a fixed data set use a rule and a limit at fixed n/d instead.",
+        )
+    for field, example in (("student", "Committee(width=..., activation=...)"), ("start", "RandomStart()")):
+        if getattr(problem, field) is None:
+            fail(f"Problem.{field}", "none", f"Add {field}={example}.")
+    if not isinstance(problem.loss, SquareLoss):
+        fail("the square loss (Problem.loss=SquareLoss())", problem.loss, "Set loss=SquareLoss().")
+    if not isinstance(problem.algorithm, OnlineSGD):
+        fail(
+            "Problem.algorithm=OnlineSGD(...)", problem.algorithm, "Other rules have other limits; see limits(problem)."
+        )
+    assert problem.student is not None
+    if problem.student.activation.flat:
+        fail(
+            "a student activation with a gradient",
+            f"{problem.student.activation!r}, whose derivative is zero almost everywhere",
+            'Use "erf" or "tanh" for the student; "sign" is for teachers.',
+        )

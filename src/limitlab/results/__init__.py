@@ -1,0 +1,1 @@
+"""Results: the schema of the labelled Dataset, comparison, storage."""

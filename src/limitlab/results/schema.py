@@ -1,0 +1,340 @@
+"""The labelled Dataset that simulations and predictions share: names, dimensions, attributes, checks."""
+
+import datetime
+import difflib
+import importlib.metadata
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.problems.problem import Problem
+from limitlab.spec import spec_hash, to_json
+from limitlab.states import Overlaps
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "ATTRIBUTES",
+    "RESERVED_DIMENSIONS",
+    "SCHEMA_VERSION",
+    "STATUSES",
+    "VARIABLES",
+    "Variable",
+    "dataset",
+    "overlap_dataset",
+    "validate",
+]
+
+SCHEMA_VERSION = 1
+
+RESERVED_DIMENSIONS: dict[str, str] = {
+    "time": "macroscopic time t (the clock of the learning rule)",
+    "time_2": "the earlier of two times",
+    "iteration": "iteration of message passing or state evolution",
+    "replica": "independent runs",
+    "student": "student unit",
+    "student_2": "student unit",
+    "teacher": "teacher unit",
+    "teacher_2": "teacher unit",
+    "particle": "particle of a mean-field cloud",
+    "latent": "latent coordinate",
+    "term": "monomial of a target, such as z1*z2",
+}
+
+STATUSES = ("ok", "diverged", "not_converged", "max_steps", "not_reached", "undefined")
+
+ATTRIBUTES = (
+    "problem",
+    "spec_hash",
+    "method",
+    "limitlab_version",
+    "jax_version",
+    "created",
+    "schema_version",
+)
+
+
+class Variable(NamedTuple):
+    """Which reserved dimensions a variable may have (swept parameters are always allowed), and what it is."""
+
+    dims: tuple[str, ...]
+    long_name: str
+
+
+_RUN = ("time", "iteration", "replica")
+
+VARIABLES: dict[str, Variable] = {
+    "risk": Variable(_RUN, "population risk E loss, noise floor included"),
+    "train_loss": Variable(_RUN, "loss averaged over the data set"),
+    "generalisation_error": Variable(_RUN, "probability or cost of a wrong label on a new sample"),
+    "mse": Variable(_RUN, "mean squared error on the teacher's weights"),
+    "M": Variable((*_RUN, "student", "particle", "teacher"), "student-teacher overlap w_i . w*_r / d"),
+    "Q": Variable((*_RUN, "student", "student_2", "particle"), "student-student overlap w_i . w_j / d"),
+    "P": Variable((*_RUN, "teacher", "teacher_2"), "teacher-teacher overlap w*_r . w*_s / d"),
+    "a": Variable((*_RUN, "student", "particle"), "student second layer"),
+    "m": Variable((*_RUN, "particle", "latent"), "overlap of the estimate with the teacher"),
+    "q": Variable((*_RUN, "particle"), "squared norm of the estimate over d"),
+    "V": Variable(_RUN, "posterior variance per weight"),
+    "m_hat": Variable(_RUN, "conjugate of m"),
+    "q_hat": Variable(_RUN, "conjugate of q"),
+    "V_hat": Variable(_RUN, "conjugate of V"),
+    "weight": Variable(("replica", "particle"), "statistical weight of a particle"),
+    "C": Variable((*_RUN, "time_2"), "two-time correlation"),
+    "R": Variable((*_RUN, "time_2"), "two-time response"),
+    "free_entropy": Variable((*_RUN, "latent"), "free entropy per dimension"),
+    "fourier": Variable((*_RUN, "term"), "Fourier coefficient of the student on a monomial"),
+    "exit_time": Variable(("replica",), "time at which the threshold is first reached"),
+    "status": Variable((*_RUN,), "how the computation ended"),
+    "end_time": Variable(("replica",), "time up to which the computation went"),
+}
+
+COORDINATES = {
+    "step": "number of steps of the learning rule",
+    "d": "input dimension",
+    "seed": "seed of the run",
+}
+
+
+def dataset(
+    problem: Problem,
+    variables: Mapping[str, tuple[Any, Any]],
+    coords: Mapping[str, Any] | None = None,
+    *,
+    method: str,
+    reference: str | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> "xr.Dataset":
+    """A Dataset in the schema, stamped with the problem and the versions that made it, and validated.
+
+    Parameters
+    ----------
+    variables
+        name -> (dims, values); names and dims as in `VARIABLES`.
+    coords
+        name -> values of a dimension, or (dims, values). Dimensions left out are numbered from 0, except
+        times and terms, which have no default.
+    method, reference
+        The name of the rule or limit, and its key in ``references.bib``.
+    attrs
+        More attributes (plain values; None is left out).
+    """
+    import xarray as xr
+
+    data = {name: (_names(dims), _values(values)) for name, (dims, values) in variables.items()}
+    labels = {name: c if isinstance(c, tuple) else (name, c) for name, c in (coords or {}).items()}
+    labels = {name: (_names(dims), _values(values)) for name, (dims, values) in labels.items()}
+    for name, (dims, values) in data.items():
+        if values.ndim != len(dims):
+            raise InputError(
+                f"{name} has {values.ndim} axes (shape {values.shape}) but dimensions {dims}. "
+                "Name each axis once."
+            )
+        for dim, size in zip(dims, values.shape, strict=True):
+            if dim in RESERVED_DIMENSIONS and dim not in ("time", "time_2", "term"):
+                labels.setdefault(dim, ((dim,), np.arange(size)))
+    try:
+        ds = xr.Dataset(data, labels)
+    except ValueError as error:
+        raise InputError(
+            f"The variables do not fit together: {error}. Give every dimension one length."
+        ) from error
+    for name in map(str, ds.variables):
+        about = (
+            VARIABLES[name].long_name
+            if name in VARIABLES
+            else {**RESERVED_DIMENSIONS, **COORDINATES}.get(str(name))
+        )
+        if about is not None:
+            ds[name].attrs["long_name"] = about
+    stamp = {
+        "problem": to_json(problem),
+        "spec_hash": spec_hash(problem),
+        "method": method,
+        "reference": reference,
+        "limitlab_version": _version(),
+        "jax_version": jax.__version__,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "schema_version": SCHEMA_VERSION,
+    }
+    taken = sorted(set(stamp) & set(attrs or {}))
+    if taken:
+        raise InputError(
+            f"attrs may not set {', '.join(taken)}: the schema stamps these itself. Use other names."
+        )
+    ds.attrs = {
+        name: _plain(value) for name, value in {**stamp, **(attrs or {})}.items() if value is not None
+    }
+    validate(ds)
+    return ds
+
+
+def overlap_dataset(
+    problem: Problem,
+    times: Any,
+    path: Overlaps,
+    risks: Any,
+    *,
+    status: list[str],
+    end_time: list[float],
+    method: str,
+    reference: str | None = None,
+    replicated: bool = True,
+    coords: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> "xr.Dataset":
+    """Trajectories of overlaps as a Dataset.
+
+    Parameters
+    ----------
+    path, risks
+        Overlaps with leading axes (time, replica) and risks (time, replica); NaN after a run has ended.
+    status, end_time
+        How and when each replica ended.
+    replicated
+        False drops the replica axis (of length 1): a deterministic prediction.
+    coords
+        Further coordinates, such as ``step=("time", steps)``.
+    """
+    run = ("time", "replica")
+    P_dims, P = _constant(np.asarray(path.P))
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        "risk": (run, np.asarray(risks)),
+        "M": ((*run, "student", "teacher"), np.asarray(path.M)),
+        "Q": ((*run, "student", "student_2"), np.asarray(path.Q)),
+        "a": ((*run, "student"), np.asarray(path.a)),
+        "P": ((*P_dims, "teacher", "teacher_2"), P),
+        "status": (("replica",), np.asarray(status)),
+        "end_time": (("replica",), np.asarray(end_time, dtype=float)),
+    }
+    if not replicated:
+        for name, (dims, values) in variables.items():
+            if "replica" in dims:
+                axis = dims.index("replica")
+                if values.shape[axis] != 1:
+                    raise InputError(
+                        f"{name} has {values.shape[axis]} replicas; replicated=False needs exactly one."
+                    )
+                variables[name] = (dims[:axis] + dims[axis + 1 :], np.take(values, 0, axis=axis))
+    labels = {"time": np.asarray(times, dtype=float), **(coords or {})}
+    return dataset(problem, variables, labels, method=method, reference=reference, attrs=attrs)
+
+
+def validate(ds: "xr.Dataset") -> None:
+    """Raise `InputError` unless the Dataset obeys the schema; nothing is changed."""
+    missing = [name for name in ATTRIBUTES if name not in ds.attrs]
+    if missing:
+        raise InputError(
+            f"The Dataset lacks the attributes {', '.join(missing)}. Make it with simulate, predict or "
+            "limitlab.results.schema.dataset."
+        )
+    if ds.attrs["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"The Dataset has schema version {ds.attrs['schema_version']}; this limitlab reads "
+            f"version {SCHEMA_VERSION}. Make it again, or use the limitlab that made it."
+        )
+    for name, variable in ds.data_vars.items():
+        _check_variable(str(name), tuple(map(str, variable.dims)))
+    for dim in ds.dims:
+        if dim not in ds.coords:
+            raise InputError(f"The dimension {dim!r} has no coordinate. Give its labels in coords.")
+    for dim in ("time", "time_2"):
+        if dim in ds.dims and not _increasing(ds[dim].values):
+            raise InputError(f"{dim} must be finite and increase strictly; got {ds[dim].values.tolist()}.")
+    _check_status(ds)
+
+
+def _check_variable(name: str, dims: tuple[str, ...]) -> None:
+    if name not in VARIABLES:
+        raise InputError(
+            f"{name!r} is not a variable of the schema; these are: {', '.join(VARIABLES)}."
+            f"{_near(name, VARIABLES)}"
+        )
+    for dim in dims:
+        if dim in RESERVED_DIMENSIONS:
+            if dim not in VARIABLES[name].dims:
+                raise InputError(
+                    f"{name} may not have the dimension {dim!r}; it may have {VARIABLES[name].dims}."
+                )
+        elif not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", dim) or _near(dim, RESERVED_DIMENSIONS):
+            raise InputError(
+                f"{dim!r} of {name} is neither a reserved dimension ({', '.join(RESERVED_DIMENSIONS)}) nor "
+                f"the name of a swept parameter.{_near(dim, RESERVED_DIMENSIONS)}"
+            )
+
+
+def _check_status(ds: "xr.Dataset") -> None:
+    if "status" in ds:
+        unknown = sorted(set(ds["status"].values.ravel().tolist()) - set(STATUSES))
+        if unknown:
+            raise InputError(
+                f"status must be one of {', '.join(STATUSES)}; got {', '.join(map(repr, unknown))}."
+            )
+    for name, variable in ds.data_vars.items():
+        if variable.dtype.kind not in "fc":
+            continue
+        nan = variable.isnull()
+        if not bool(nan.any()):
+            continue
+        if "status" not in ds:
+            raise InputError(
+                f"{name} has NaN but the Dataset has no status that says why. Add the variable status."
+            )
+        ok = ds["status"] == "ok"
+        ok = ok.all([dim for dim in ok.dims if dim not in nan.dims])
+        if bool((nan & ok).any()):
+            raise InputError(
+                f'{name} has NaN where status is "ok". Say there how the run ended: '
+                f"{', '.join(STATUSES[1:])}."
+            )
+
+
+def _constant(P: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """The teacher's Gram matrix without its axes (time, replica) if it is the same along them to rounding."""
+    flat = P.reshape(-1, *P.shape[2:])
+    finite = flat[np.all(np.isfinite(flat), axis=(1, 2))]
+    if len(finite) == 0:
+        return (), flat[0]
+    if np.max(np.abs(finite - finite[0])) <= 1e-9 * max(1.0, float(np.max(np.abs(finite[0])))):
+        return (), finite[0]
+    return ("time", "replica"), P
+
+
+def _names(dims: Any) -> tuple[str, ...]:
+    return (dims,) if isinstance(dims, str) else tuple(dims)
+
+
+def _values(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return array.astype(str) if array.dtype.kind in "OT" else array
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as a plain Python value, so that it reads back from a file as it was."""
+    if isinstance(value, (np.generic, np.ndarray, jax.Array)):
+        return np.asarray(value).tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _near(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.8)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _increasing(values: np.ndarray) -> bool:
+    return bool(np.all(np.isfinite(values)) and np.all(np.diff(values) > 0))
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("limitlab")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return "uninstalled"

@@ -1,0 +1,125 @@
+"""A second, slow implementation of the overlap equations in NumPy and SciPy, written from other formulas.
+
+erf: the closed expressions of Saad and Solla. Everything: nested panel quadrature for two fields. Used by tests only.
+"""
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.special import erf
+
+
+def erf_i2(C):
+    return 2 / np.pi * np.arcsin(C[0, 1] / np.sqrt((1 + C[0, 0]) * (1 + C[1, 1])))
+
+
+def erf_j2(C):
+    return 2 / np.pi / np.sqrt((1 + C[0, 0]) * (1 + C[1, 1]) - C[0, 1] ** 2)
+
+
+def erf_i3(C):
+    lam = (1 + C[0, 0]) * (1 + C[2, 2]) - C[0, 2] ** 2
+    return 2 / np.pi * (C[1, 2] * (1 + C[0, 0]) - C[0, 1] * C[0, 2]) / ((1 + C[0, 0]) * np.sqrt(lam))
+
+
+def erf_i4(C):
+    c11, c22, c33, c44 = 1 + np.diag(C)
+    c12, c13, c14, c23, c24, c34 = C[0, 1], C[0, 2], C[0, 3], C[1, 2], C[1, 3], C[2, 3]
+    l4 = c11 * c22 - c12**2
+    l0 = l4 * c34 - c23 * c24 * c11 - c13 * c14 * c22 + c12 * c13 * c24 + c12 * c14 * c23
+    l1 = l4 * c33 - c23**2 * c11 - c13**2 * c22 + 2 * c12 * c13 * c23
+    l2 = l4 * c44 - c24**2 * c11 - c14**2 * c22 + 2 * c12 * c14 * c24
+    return 4 / np.pi**2 / np.sqrt(l4) * np.arcsin(l0 / np.sqrt(l1 * l2))
+
+
+def erf_moments(Omega, c, p, noise):
+    """(I, L, V) of numerics.field_sums for erf units, by plain loops."""
+    n = len(Omega)
+
+    def sub(*index):
+        return Omega[np.ix_(index, index)]
+
+    I = np.array([sum(c[b] * erf_i2(sub(a, b)) for b in range(n)) for a in range(n)])
+    L = np.array([[sum(c[e] * erf_i3(sub(i, b, e)) for e in range(n)) for b in range(n)] for i in range(p)])
+    V = np.array(
+        [
+            [
+                sum(c[e] * c[f] * erf_i4(sub(i, j, e, f)) for e in range(n) for f in range(n))
+                + noise * erf_j2(sub(i, j))
+                for j in range(p)
+            ]
+            for i in range(p)
+        ]
+    )
+    return I, L, V
+
+
+FUNCTIONS = {
+    "erf": (lambda x: erf(x / np.sqrt(2)), lambda x: np.sqrt(2 / np.pi) * np.exp(-(x**2) / 2)),
+    "relu": (lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float)),
+    "square": (lambda x: x**2, lambda x: 2 * x),
+    "linear": (lambda x: x, np.ones_like),
+    "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda x: 1 / (2 + 2 * np.cosh(x))),
+    "abs": (np.abs, np.sign),
+    "sign": (np.sign, np.zeros_like),
+    "hermite(3)": (lambda x: x**3 - 3 * x, lambda x: 3 * x**2 - 3),
+}
+
+
+def _half_lines(points, scale):
+    """Gauss-Legendre panels on (-reach, reach) with an edge at each of ``points``."""
+    edges = np.unique(np.concatenate([scale * np.linspace(-9.5, 9.5, 20), points]))
+    t, w = np.polynomial.legendre.leggauss(14)
+    left, right = edges[:-1, None], edges[1:, None]
+    return ((right - left) / 2 * t + (right + left) / 2).ravel(), ((right - left) / 2 * w).ravel()
+
+
+def two_field_moments(Omega, c, student, teacher, noise):
+    """(I, L, V) for p = k = 1: s_1 on panels, and for each of its values s_2 on panels cut at its own kink."""
+    (f, df), (g, _) = FUNCTIONS[student], FUNCTIONS[teacher]
+    q, m, r = Omega[0, 0], Omega[0, 1], Omega[1, 1]
+    x, wx = _half_lines([0.0], np.sqrt(q))
+    wx = wx * np.exp(-(x**2) / (2 * q)) / np.sqrt(2 * np.pi * q)
+    spread = np.sqrt(r - m**2 / q)
+    total = np.zeros(6)
+    for xi, wi in zip(x, wx, strict=True):
+        y, wy = _half_lines([-m / q * xi], spread)
+        wy = wi * wy * np.exp(-(y**2) / (2 * spread**2)) / np.sqrt(2 * np.pi) / spread
+        s2 = m / q * xi + y
+        err = c[0] * f(np.full_like(s2, xi)) + c[1] * g(s2)
+        slope = df(np.full_like(s2, xi))
+        terms = [f(xi) * err, g(s2) * err, slope * xi * err, slope * s2 * err, slope**2 * (err**2 + noise)]
+        total[:5] += [np.sum(wy * term) for term in terms]
+    return total[:2], total[2:4][None, :], total[4:5][None, :]
+
+
+def solve(moments, Q, M, P, a, a_star, rate, times, *, noise=0.0, spherical=False, kappa=0.0, batch=1):
+    """Integrate the overlap equations with SciPy; returns Q, M, a, risk at ``times``."""
+    p, k = M.shape
+
+    def unpack(y):
+        return y[: p * p].reshape(p, p), y[p * p : p * (p + k)].reshape(p, k), y[p * (p + k) :]
+
+    def at(y):
+        Q, M, a = unpack(y)
+        c = np.concatenate([-a / p, a_star / k])
+        return Q, M, a, c, moments(np.block([[Q, M], [M.T, P]]), c, noise)
+
+    def drift(_, y):
+        Q, M, a, _, (I, L, V) = at(y)
+        dQ = a[:, None] * L[:, :p] + (a[:, None] * L[:, :p]).T + rate / (p * batch) * np.outer(a, a) * V
+        dM = a[:, None] * L[:, p:]
+        if spherical:
+            half = np.diag(dQ) / np.diag(Q) / 2
+            dM, dQ = dM - M * half[:, None], dQ - Q * (half[:, None] + half[None, :])
+        return np.concatenate([dQ.ravel(), dM.ravel(), kappa * I[:p]])
+
+    y0 = np.concatenate([Q.ravel(), M.ravel(), a])
+    out = solve_ivp(drift, (0, times[-1]), y0, method="DOP853", t_eval=times, rtol=1e-10, atol=1e-12).y.T
+    parts = [at(y) for y in out]
+    return (
+        np.array([x[0] for x in parts]),
+        np.array([x[1] for x in parts]),
+        np.array([x[2] for x in parts]),
+        np.array([0.5 * (x[3] @ x[4][0] + noise) for x in parts]),
+    )
