@@ -35,6 +35,7 @@ from limitlab.errors import (  # noqa: E402
 )
 from limitlab.macro.high_dim_mean_field import HighDimMeanField  # noqa: E402
 from limitlab.macro.limit import AbstractLimit  # noqa: E402
+from limitlab.macro.linear_noise import linear_noise  # noqa: E402
 from limitlab.macro.overlap_ode import OverlapODE  # noqa: E402
 from limitlab.macro.overlap_sde import OverlapSDE  # noqa: E402
 from limitlab.macro.predict import limits, predict  # noqa: E402

@@ -120,11 +120,12 @@ def error_coefficients(problem: Problem, a: jax.Array) -> jax.Array:
     return jnp.concatenate([-a / problem.student.width, a_star / teacher.width])
 
 
-def error_sum(problem: Problem, method: str = "auto") -> AbstractFieldSum:
-    """How Gaussian moments of this problem's error are computed."""
+def error_sum(problem: Problem, method: str = "auto", units: int | None = None) -> AbstractFieldSum:
+    """How Gaussian moments of this problem's error are computed; ``units`` distinct student units if not all are."""
     student, teacher = problem.student, problem.teacher
     assert isinstance(teacher, Committee) and student is not None
-    return field_sum(student.activation, teacher.activation, student.width, teacher.width, method)
+    width = student.width if units is None else units
+    return field_sum(student.activation, teacher.activation, width, teacher.width, method)
 
 
 def risk(problem: Problem, overlaps: Overlaps, sums: AbstractFieldSum | None = None) -> jax.Array:

@@ -28,7 +28,7 @@ from limitlab.states import (
 __all__ = ["OverlapODE", "drift"]
 
 
-def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps) -> Overlaps:
+def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps, copies: jax.Array | None = None) -> Overlaps:
     r"""Mean motion of the overlaps under one-pass SGD.
 
     .. math::
@@ -38,16 +38,17 @@ def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps) -> Overl
         \dot a_i &= \kappa E[\sigma(\lambda_i)\, \mathcal E]
 
     with (lambda, lambda*) ~ N(0, Omega), batches of B samples, kappa = 0 unless the second layer is trained. On the
-    sphere the radial part is taken out: Psi_ir - M_ir Phi_ii/2 (Phi_ii/Q_ii in general).
+    sphere the radial part is taken out: Psi_ir - M_ir Phi_ii/2 (Phi_ii/Q_ii in general). ``copies`` counts how many
+    units of the network share each row of the overlaps (see `OverlapODE`).
     """
     student, algorithm = problem.need("student", "algorithm", by="drift")
-    a, p = overlaps.a, student.width
-    c = error_coefficients(problem, a)
+    a, p, width = overlaps.a, overlaps.a.shape[0], student.width
+    c = error_coefficients(problem, a if copies is None else a * copies)
     moments = sums(overlaps.omega, c, problem.channel.variance)  # type: ignore[attr-defined]
     flow = a[:, None] * moments.L
     dM = flow[:, p:]
     dQ = flow[:, :p] + flow[:, :p].T
-    dQ = dQ + algorithm.learning_rate / (p * algorithm.batch_size) * jnp.outer(a, a) * moments.V
+    dQ = dQ + algorithm.learning_rate / (width * algorithm.batch_size) * jnp.outer(a, a) * moments.V
     if algorithm.spherical:
         radial = jnp.diagonal(dQ) / jnp.diagonal(overlaps.Q) / 2
         dM = dM - overlaps.M * radial[:, None]
@@ -56,15 +57,28 @@ def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps) -> Overl
     return Overlaps(dQ, dM, jnp.zeros_like(overlaps.P), da)
 
 
-def _flow(overlaps: Overlaps, args: tuple[Problem, AbstractFieldSum]) -> Overlaps:
-    return drift(*args, overlaps)
+def _flow(overlaps: Overlaps, args: tuple[Problem, AbstractFieldSum, jax.Array]) -> Overlaps:
+    problem, sums, copies = args
+    return drift(problem, sums, overlaps, copies)
+
+
+def _distinct(start: Overlaps) -> tuple[np.ndarray, np.ndarray]:
+    """The first unit of each set of identical units, and for every unit the number of its set."""
+    Q, M, a = (np.asarray(x) for x in (start.Q, start.M, start.a))
+    own = np.diag(Q)
+    same = (Q == own[:, None]) & (Q == own[None, :]) & (a[:, None] == a[None, :])
+    same &= np.all(M[:, None, :] == M[None, :, :], axis=-1)
+    first, member = np.unique(np.argmax(same, axis=1), return_inverse=True)
+    return first, member
 
 
 class OverlapODE(AbstractLimit):
     r"""Online SGD of committees at fixed widths as :math:`d \to \infty`: the ODE of `drift`.
 
     Needs Gaussian inputs, the square loss and a fresh sample at every step. Time: t = gamma * step / (p d), so a
-    time t costs t p d / gamma steps. All terms in the learning rate are kept.
+    time t costs t p d / gamma steps. All terms in the learning rate are kept. Units that start with the very same
+    weights stay together under SGD and are integrated as one: for activations with a kink the equations of two
+    parallel units are not Lipschitz (they feel the square root of 1 - rho) and rounding would pull them apart.
 
     Parameters
     ----------
@@ -85,7 +99,7 @@ class OverlapODE(AbstractLimit):
     d: float | None = None
     replicas: int = eqx.field(static=True, default=1)
     seed: int = eqx.field(static=True, default=0)
-    rtol: float = eqx.field(static=True, default=1e-9)
+    rtol: float = eqx.field(static=True, default=1e-10)
     method: str = eqx.field(static=True, default="auto")
     solver: str = eqx.field(static=True, default="auto")
 
@@ -98,7 +112,7 @@ class OverlapODE(AbstractLimit):
                 "OverlapODE", "d", self.d, low=1, remedy="It is the dimension of the start; None means infinity."
             )
         check_integer("OverlapODE", "replicas", self.replicas, low=1)
-        check_number("OverlapODE", "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-9.")
+        check_number("OverlapODE", "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-10.")
         check_choice("OverlapODE", "method", self.method, ("auto", "closed", "quadrature"))
         check_choice("OverlapODE", "solver", self.solver, ("auto", "explicit", "implicit"))
 
@@ -112,15 +126,19 @@ class OverlapODE(AbstractLimit):
         return initial_overlaps(problem, start_key(self.seed, replica), self.d)
 
     def solve(self, problem: Problem, times: np.ndarray):
-        sums = error_sum(problem, self.method)
-        args = (as_arrays(problem), as_arrays(sums))
-        runs = [
-            integrate(
-                _flow, self.start(problem, r), times, args, rtol=self.rtol, atol=0.1 * self.rtol, solver=self.solver
-            )
-            for r in range(self.replicas if self.d is not None else 1)
-        ]
-        return self._dataset(problem, times, runs, args)
+        runs = [self._run(problem, times, r) for r in range(self.replicas if self.d is not None else 1)]
+        return self._dataset(problem, times, runs, (as_arrays(problem), as_arrays(error_sum(problem, self.method))))
+
+    def _run(self, problem: Problem, times: np.ndarray, replica: int):
+        start = self.start(problem, replica)
+        first, member = _distinct(start)
+        small = Overlaps(start.Q[np.ix_(first, first)], start.M[first], start.P, start.a[first])
+        sums = as_arrays(error_sum(problem, self.method, units=len(first)))
+        args = (as_arrays(problem), sums, jnp.asarray(np.bincount(member), float))
+        tolerance = {"rtol": self.rtol, "atol": 0.01 * self.rtol}
+        run = integrate(_flow, small, times, args, **tolerance, solver=self.solver)
+        o = run.values
+        return run._replace(values=Overlaps(o.Q[:, member][:, :, member], o.M[:, member], o.P, o.a[:, member]))
 
     def _dataset(self, problem: Problem, times: np.ndarray, runs: list, args: Any):
         path = jax.tree.map(lambda *x: np.stack(x, axis=1), *(run.values for run in runs))  # (time, replica, ...)

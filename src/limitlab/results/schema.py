@@ -46,7 +46,7 @@ RESERVED_DIMENSIONS: dict[str, str] = {
     "term": "monomial of a target, such as z1*z2",
 }
 
-STATUSES = ("ok", "diverged", "not_converged", "max_steps", "not_reached", "undefined")
+STATUSES = ("ok", "diverged", "not_converged", "max_steps", "not_reached", "undefined", "failed")
 
 ATTRIBUTES = (
     "problem",
@@ -249,7 +249,8 @@ def validate(ds: "xr.Dataset") -> None:
 
 
 def _check_variable(name: str, dims: tuple[str, ...]) -> None:
-    if name not in VARIABLES:
+    swept_only = dims and not set(dims) & set(RESERVED_DIMENSIONS)
+    if name not in VARIABLES and not swept_only:
         raise InputError(
             f"{name!r} is not a variable of the schema; these are: {', '.join(VARIABLES)}."
             f"{_near(name, VARIABLES)}"

@@ -1,0 +1,1 @@
+"""Questions asked of a problem: Hermite expansion, escape from the plateau, which limit governs."""

@@ -1,0 +1,5 @@
+"""``python -m limitlab.cli`` is ``limitlab``."""
+
+from limitlab.cli import main
+
+main()

@@ -1,0 +1,77 @@
+"""The program: its name, its exit codes, and what it says when something goes wrong.
+
+0 means done, 1 that a claim failed or a comparison disagrees, 2 bad input, 130 interrupted (Ctrl-C).
+"""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from limitlab.cli.screen import complain
+from limitlab.errors import LimitlabError
+
+__all__ = ["BAD_INPUT", "CLAIM_FAILED", "INTERRUPTED", "app", "main"]
+
+CLAIM_FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+class Laboratory(TyperGroup):
+    """Turns errors that limitlab raises on purpose into one clear message and an exit code, no traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LimitlabError as error:
+            complain(f"error: {error}")
+            raise typer.Exit(BAD_INPUT) from error
+        except KeyboardInterrupt as error:
+            complain("interrupted; nothing was written")
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(
+    cls=Laboratory,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,  # a bug shows Python's own traceback
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from limitlab import __version__
+
+        typer.echo(f"limitlab {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A laboratory for learning in high dimension: simulate, predict in a limit, compare.
+
+    SPEC is a problem: a TOML or JSON file, or the name of a library problem.
+
+    [bold]A first session[/bold]
+
+    \b
+      limitlab list                                        what there is
+      limitlab run escape                                  a figure with a checked claim
+      limitlab spec soft-committee > my.toml               a problem to edit
+      limitlab simulate my.toml --d 500 --out sim.nc       at finite size
+      limitlab predict my.toml --out ode.nc                in the limit
+      limitlab compare sim.nc ode.nc --plot both.png       how far apart
+
+    [bold]Exit codes[/bold]: 0 done, 1 a claim failed or a comparison disagrees, 2 bad input, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Entry point of the ``limitlab`` script."""
+    app(prog_name="limitlab")

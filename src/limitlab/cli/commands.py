@@ -1,0 +1,251 @@
+"""The commands. Each reads its arguments, calls one verb of the library, and says where the result is."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limitlab.cli.app import CLAIM_FAILED
+from limitlab.cli.screen import Bar, say, show, show_table, summary
+
+__all__ = ["register"]
+
+Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A TOML or JSON file, or the name of a library problem.")]
+Times = Annotated[
+    str, typer.Option(help="start:stop:count, start:stop:count:log, or a list with commas.", metavar="TIMES")
+]
+Out = Annotated[Path | None, typer.Option(help="File to write; a name with the problem's hash if left out.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+Wanted = Annotated[
+    bool | None,
+    typer.Option("--progress/--no-progress", help="Progress on stderr; default: only on a terminal."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add all commands to the program."""
+    for name, command in COMMANDS.items():
+        app.command(name)(command)
+
+
+def list_() -> None:
+    """What there is: gallery entries, library problems, limits, activations."""
+    from limitlab.gallery import ENTRIES
+    from limitlab.macro.predict import LIMITS
+    from limitlab.problems.activations import ACTIVATIONS
+    from limitlab.problems.library import LIBRARY
+
+    entries = [[name, entry.title, f"{entry.seconds:.0f} s"] for name, entry in ENTRIES.items()]
+    show_table("gallery entries: limitlab run NAME", ["name", "what it shows", "takes about"], entries)
+    problems = [[name, _first_line(build)] for name, build in LIBRARY.items()]
+    show_table("library problems: limitlab spec NAME prints one", ["name", "what it is"], problems)
+    rows = [[name, _first_line(limit), limit.reference] for name, limit in LIMITS.items()]
+    show_table("limits: limitlab predict SPEC --limit NAME", ["name", "what it is", "reference"], rows)
+    others = ["hermite(k)", "shifted(name, by)", "piecewise((x, y), ...)"]
+    show_table("activations", ["name"], [[", ".join([*ACTIVATIONS, *others])]])
+
+
+def spec(spec: Spec) -> None:
+    """Print a problem as TOML, every field written out, to save and edit.
+
+    \b
+      limitlab spec soft-committee > my.toml
+    """
+    from limitlab.cli.arguments import problem_of
+    from limitlab.spec import dumps
+
+    typer.echo(dumps(problem_of(spec)), nl=False)
+
+
+def limits(spec: Spec) -> None:
+    """Which limits a problem has, and why not the others.
+
+    \b
+      limitlab limits soft-committee
+    """
+    from limitlab.cli.arguments import problem_of
+    from limitlab.macro.predict import limits
+
+    answers = limits(problem_of(spec))
+    show_table(f"limits of {spec}", ["limit", "answer"], [[name, answer] for name, answer in answers.items()])
+
+
+def simulate(
+    spec: Spec,
+    d: Annotated[float, typer.Option(help="Input dimension; 1e6 is understood.", metavar="INTEGER")] = 1000,
+    times: Times = "0:10:51",
+    replicas: Annotated[int, typer.Option(help="Independent runs.")] = 16,
+    seed: Annotated[int, typer.Option(help="Same seed, same numbers.")] = 0,
+    representation: Annotated[
+        str, typer.Option(help="weights, or overlaps: exact in law, at a cost that does not grow with d.")
+    ] = "weights",
+    out: Out = None,
+    force: Force = False,
+    progress: Wanted = None,
+) -> None:
+    """Run a problem at finite dimension and save its risk and overlaps.
+
+    A run that diverges is a result too: it ends with a warning, its numbers up to then are saved.
+
+    \b
+      limitlab simulate soft-committee --d 500 --replicas 8
+      limitlab simulate my.toml --d 1e6 --representation overlaps --times 0,1,2,5
+    """
+    from limitlab.cli.arguments import place_of, problem_of, times_of
+    from limitlab.micro.simulate import simulate
+    from limitlab.spec import spec_hash
+
+    problem, grid = problem_of(spec), times_of(times)
+    path = place_of(out, f"simulate_{spec_hash(problem)}_d{d:g}_seed{seed}.nc", force)
+    with Bar(f"simulate {spec}", progress) as bar:
+        size: Any = d  # simulate takes 1e6 for 1000000 and refuses 10.5 in its own words
+        result = simulate(problem, size, grid, replicas, seed, representation, bar)
+    _keep(result, path)
+
+
+def predict(
+    spec: Spec,
+    limit: Annotated[str, typer.Option(help="Name of a limit; see limitlab limits SPEC.")] = "OverlapODE",
+    times: Times = "0:10:51",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A field of the limit, such as d=1000.", metavar="FIELD=VALUE"),
+    ] = None,
+    out: Out = None,
+    force: Force = False,
+    progress: Wanted = None,
+) -> None:
+    """Solve a problem in a limit and save its risk and overlaps.
+
+    \b
+      limitlab predict soft-committee
+      limitlab predict escaping-mediocrity --set d=1000 --set replicas=16
+      limitlab predict my.toml --limit OverlapSDE --set d=200 --times 0.01:100:31:log
+    """
+    from limitlab.cli.arguments import limit_of, place_of, problem_of, times_of
+    from limitlab.macro.predict import predict
+    from limitlab.spec import spec_hash
+
+    problem, chosen, grid = problem_of(spec), limit_of(limit, settings or []), times_of(times)
+    path = place_of(out, f"{limit}_{spec_hash(problem)}.nc", force)
+    with Bar(f"predict {spec}", progress):
+        result = predict(problem, chosen, grid)
+    _keep(result, path)
+    if problem.start is not None and problem.start.random and getattr(chosen, "d", 0) is None:
+        say("note: a random start has M = 0 in the limit, often a fixed point; --set d=1000 draws it instead")
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A result file, usually of simulate.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another, usually of predict.")],
+    plot: Annotated[Path | None, typer.Option(help="Also draw both into this file.")] = None,
+    threshold: Annotated[float, typer.Option(help="They agree if every |z| is below.")] = 4.0,
+    paired: Annotated[bool, typer.Option("--paired", help="Replica by replica (same d and seed).")] = False,
+    force: Force = False,
+) -> None:
+    """How far two results of one problem are apart, in standard errors. Exit code 1 if they disagree.
+
+    \b
+      limitlab compare sim.nc ode.nc --plot both.png
+    """
+    from limitlab.results.compare import compare
+    from limitlab.results.store import load
+
+    first, second = load(a), load(b)
+    comparison = compare(first, second, threshold=threshold, paired=paired)
+    show(comparison)
+    if plot is not None:
+        _draw([first, second], plot, force)
+    if not comparison.agrees:
+        raise typer.Exit(CLAIM_FAILED)
+
+
+def plot(
+    results: Annotated[list[Path], typer.Argument(metavar="A [B...]", help="Result files.")],
+    out: Annotated[Path, typer.Option(help="Figure to write (.png, .pdf, .svg).")] = Path("figure.png"),
+    variable: Annotated[list[str] | None, typer.Option(help="Draw only this; may be repeated.")] = None,
+    force: Force = False,
+) -> None:
+    """Draw results: predictions as lines, simulations as points with error bars.
+
+    \b
+      limitlab plot sim.nc ode.nc --out both.png
+      limitlab plot sim.nc ode.nc --variable risk --out risk.pdf
+    """
+    from limitlab.results.store import load
+
+    _draw([load(path) for path in results], out, force, variable)
+
+
+def cite(
+    spec: Spec,
+    limit: Annotated[list[str] | None, typer.Option(help="A limit that was used; may be repeated.")] = None,
+) -> None:
+    """Print BibTeX of what a problem and its limits rest on.
+
+    \b
+      limitlab cite soft-committee --limit OverlapODE > used.bib
+    """
+    from limitlab.cite import cite
+    from limitlab.cli.arguments import limit_class, problem_of
+
+    typer.echo(cite(problem_of(spec), [limit_class(name) for name in limit or []]), nl=False)
+
+
+def run(
+    name: Annotated[str, typer.Argument(help="A gallery entry; see limitlab list.")] = "escape",
+    out: Annotated[Path | None, typer.Option(help="Folder; default limitlab-runs/NAME.")] = None,
+    progress: Wanted = None,
+) -> None:
+    """Make a gallery entry: simulate, predict, check its claim, write figure, data and verdict into a folder.
+
+    Exit code 1 if the claim fails.
+
+    \b
+      limitlab run escape
+      limitlab run plateau --out plateau
+    """
+    from limitlab.gallery import run_entry
+
+    with Bar(f"run {name}", progress) as bar:
+        verdict = run_entry(name, Path("limitlab-runs") / name if out is None else out, bar)
+    say(verdict.text.rstrip())
+    say(f"figure, data and verdict are in {verdict.folder}")
+    if not verdict.ok:
+        raise typer.Exit(CLAIM_FAILED)
+
+
+COMMANDS = {
+    "list": list_,
+    "run": run,
+    "spec": spec,
+    "limits": limits,
+    "simulate": simulate,
+    "predict": predict,
+    "compare": compare,
+    "plot": plot,
+    "cite": cite,
+}
+
+
+def _keep(result: Any, path: Path) -> None:
+    from limitlab.results.store import save
+
+    save(result, path)
+    summary(result)
+    say(f"saved to {path}")
+
+
+def _draw(results: list, path: Path, force: bool, variables: list[str] | None = None) -> None:
+    from limitlab.cli.arguments import place_of
+    from limitlab.plot import plot, save_figure
+
+    path = place_of(path, "figure.png", force)
+    say(f"figure saved to {save_figure(plot(*results, variables=variables), path)}")
+
+
+def _first_line(thing: Any) -> str:
+    """What a thing is: the first paragraph of its docstring."""
+    import inspect
+
+    return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").rstrip(".:")

@@ -1,0 +1,162 @@
+"""Figures outside pyplot's global state, in the house style, written whole; and words for their labels."""
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limitlab._files import write_whole
+from limitlab.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "average",
+    "describe",
+    "new_figure",
+    "palette",
+    "save_figure",
+    "short",
+    "style_axes",
+    "time_label",
+    "title",
+]
+
+CLOCKS = {"OnlineSGD": "time t = γ·step/(p·d)"}  # all other rules: t = γ·step
+
+# Okabe and Ito's colours, told apart with every kind of colour vision; those faint on white come last.
+palette: tuple[str, ...] = (
+    "#0072B2",  # blue
+    "#D55E00",  # vermilion
+    "#009E73",  # green
+    "#CC79A7",  # purple
+    "#E69F00",  # orange
+    "#56B4E9",  # sky
+    "#000000",  # black
+    "#F0E442",  # yellow
+)
+
+
+def new_figure(panels: int = 1, *, width: float = 4.4, height: float = 3.6) -> "tuple[Figure, list[Axes]]":
+    """A figure of so many panels (three to a row, four as a square), not known to pyplot."""
+    columns = panels if panels <= 3 else 2 if panels == 4 else 3
+    rows = -(-panels // columns)
+    figure = _figure_class()(figsize=(width * columns, height * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in grid[panels:]:
+        spare.remove()
+    return figure, list(grid[:panels])
+
+
+def style_axes(axes: "Axes", *, x: str = "", y: str = "", title: str = "") -> "Axes":
+    """The house style: named axes, a quiet grid, no frame above and to the right."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title, fontsize="small", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def save_figure(figure: "Figure", path: str | os.PathLike) -> Path:
+    """Write a figure, whole or not at all: PNG at 150 dots per inch, or what the name's ending says."""
+    path = Path(path)
+    kind = path.suffix.lstrip(".").lower() or "png"
+    known = sorted(figure.canvas.get_supported_filetypes())
+    if kind not in known:
+        raise InputError(
+            f"The figure's name must end in one of {', '.join('.' + k for k in known)}; got {path.name!r}. "
+            "Use .png if in doubt."
+        )
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150)
+    return write_whole(path, buffer.getvalue())
+
+
+def average(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Mean over the runs still finite and its standard error (NaN of one survivor, None of one run)."""
+    finite = np.isfinite(runs)
+    count = finite.sum(axis=0)
+    mean = np.where(count > 0, np.where(finite, runs, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+    if len(runs) == 1:
+        return mean, None
+    variance = np.where(finite, (runs - mean) ** 2, 0.0).sum(axis=0) / np.maximum(count - 1, 1)
+    return mean, np.where(count > 1, np.sqrt(variance / np.maximum(count, 1)), np.nan)
+
+
+def short(value: Any) -> str:
+    """A number with four digits; anything else as it is."""
+    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def describe(ds: "xr.Dataset", where: str = "") -> str:
+    """A result in a few words for a legend: method, dimension, runs, where in a sweep, and how it ended."""
+    words = [str(ds.attrs.get("method", "result"))]
+    if "d" in ds.attrs:
+        words.append(f"d = {ds.attrs['d']:g}")
+    if "replica" in ds.dims:
+        words.append(f"{ds.sizes['replica']} runs" if ds.sizes["replica"] > 1 else "1 run")
+    if where:
+        words.append(where)
+    return ", ".join(words) + _ending(ds)
+
+
+def title(datasets: "list[xr.Dataset]") -> str:
+    """The problem in a line; nothing if the results are of several problems."""
+    if len({ds.attrs.get("spec_hash") for ds in datasets}) > 1:
+        return ""
+    problem, words = _problem(datasets[0]), []
+    for part, size in (("student", "p"), ("teacher", "k")):
+        network = problem.get(part, {})
+        if "width" in network:
+            name = network["activation"] if isinstance(network["activation"], str) else "custom"
+            words.append(f"{name} {part}, {size} = {network['width']}")
+    rule = problem.get("algorithm", {})
+    if "learning_rate" in rule:
+        words.append(f"γ = {rule['learning_rate']:.4g}" + (" on the sphere" if rule.get("spherical") else ""))
+    if problem.get("channel", {}).get("variance"):
+        words.append(f"noise variance {problem['channel']['variance']:.4g}")
+    return "; ".join(words)
+
+
+def time_label(datasets: "list[xr.Dataset]", axis: str = "time") -> str:
+    """The name of the time axis with its clock, if the results share one."""
+    rules = {_problem(ds).get("algorithm", {}).get("kind") for ds in datasets}
+    if axis != "time" or len(rules) > 1 or None in rules:
+        return {"time": "time t"}.get(axis, axis)
+    return CLOCKS.get(rules.pop(), "time t = γ·step")
+
+
+def _ending(ds: "xr.Dataset") -> str:
+    """How the runs ended, if not well: a mean over the survivors must not look like a mean over all."""
+    status = np.atleast_1d(ds["status"].values) if "status" in ds else np.array(["ok"])
+    bad = status != "ok"
+    if not np.any(bad):
+        return ""
+    first = f" from t = {np.min(np.atleast_1d(ds['end_time'].values)[bad]):.3g}" if "end_time" in ds else ""
+    count = f"{np.sum(bad)} of {status.size} " if status.size > 1 else ""
+    return f" ({count}{'/'.join(sorted(set(status[bad].tolist())))}{first})"
+
+
+def _problem(ds: "xr.Dataset") -> dict:
+    return json.loads(ds.attrs.get("problem", "{}"))
+
+
+def _figure_class() -> type:
+    """A Figure that a notebook shows without pyplot."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=100)
+            return buffer.getvalue()
+
+    return NotebookFigure

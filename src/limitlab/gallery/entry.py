@@ -1,0 +1,121 @@
+"""What a gallery entry is: a computation, a claim about it, the check of that claim, and a figure."""
+
+import datetime
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from limitlab._files import write_whole
+from limitlab.errors import InputError, ResultFileError
+from limitlab.figures import save_figure
+from limitlab.numerics.progress import Progress
+from limitlab.results.store import save
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+__all__ = ["Check", "Entry", "Verdict", "run"]
+
+FIGURE, VERDICT = "figure.png", "verdict.txt"
+
+
+class Check(NamedTuple):
+    """A statement that follows from the claim, whether it holds in the data, and the numbers that say so."""
+
+    statement: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure of the literature, made anew.
+
+    Parameters
+    ----------
+    name, title
+        The word on the command line, and a line that says what is seen.
+    claim
+        What the figure shows, in a sentence that could be false.
+    compute
+        ``compute(progress)`` gives named results; it alone takes time.
+    check
+        ``check(data)`` puts the claim to the test: a list of `Check`, at least one.
+    figure
+        ``figure(data)`` draws the results.
+    seconds
+        About how long it takes on two cores.
+    """
+
+    name: str
+    title: str
+    claim: str
+    compute: "Callable[[Progress | None], dict[str, xr.Dataset]]"
+    check: "Callable[[dict[str, xr.Dataset]], list[Check]]"
+    figure: "Callable[[dict[str, xr.Dataset]], Figure]"
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether every check holds, the text of verdict.txt, and the folder that has figure and data."""
+
+    ok: bool
+    text: str
+    folder: Path
+
+
+def run(entry: Entry, folder: "str | Path", progress: Progress | None = None) -> Verdict:
+    """Compute an entry, check its claim, fill a folder: figure.png, a netCDF file per result, verdict.txt.
+
+    Nothing is written before everything is computed. Each file appears whole or not at all, the verdict last.
+    """
+    folder = Path(folder)
+    _check_folder(folder)
+    began = time.perf_counter()
+    data = entry.compute(progress)
+    for name in data:
+        if not name.replace("_", "").replace("-", "").isalnum():
+            raise InputError(f"{entry.name}: a result's name must be letters, digits, - and _; got {name!r}.")
+    checks = entry.check(data)
+    if not checks:
+        raise InputError(f"{entry.name} checked nothing. Entry.check must return at least one Check.")
+    figure = entry.figure(data)
+    verdict = Verdict(all(check.ok for check in checks), _text(entry, checks, time.perf_counter() - began), folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultFileError(f"{folder} could not be made: {error.strerror}. Choose another place.") from error
+    for name, dataset in data.items():
+        save(dataset, folder / f"{name}.nc")
+    save_figure(figure, folder / FIGURE)
+    write_whole(folder / VERDICT, verdict.text.encode())
+    return verdict
+
+
+def _check_folder(folder: Path) -> None:
+    """Better before the computation than after it."""
+    if folder.exists() and not folder.is_dir():
+        raise ResultFileError(f"{folder} is a file; a folder was needed for figure and data. Choose another name.")
+
+
+def _text(entry: Entry, checks: list[Check], seconds: float) -> str:
+    import jax
+
+    from limitlab import __version__
+
+    good, now = sum(check.ok for check in checks), datetime.datetime.now(datetime.UTC)
+    lines = [entry.title, "", f"Claim: {entry.claim}", ""]
+    for check in checks:
+        lines += [f"[{'ok' if check.ok else 'FAILED'}] {check.statement}", f"    {check.detail}"]
+    lines += [
+        "",
+        f"{'The claim holds' if good == len(checks) else 'THE CLAIM FAILS'}: {good} of {len(checks)} checks.",
+        f"{entry.name}, {seconds:.1f} s, limitlab {__version__}, jax {jax.__version__}, "
+        f"Python {platform.python_version()}, {now.isoformat(timespec='seconds')}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,265 @@
+"""plot: simulations and predictions of one problem in one figure."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.figures import (
+    average,
+    describe,
+    new_figure,
+    palette,
+    save_figure,
+    short,
+    style_axes,
+    time_label,
+    title,
+)
+from limitlab.results.schema import RESERVED_DIMENSIONS
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["new_figure", "palette", "plot", "save_figure", "style_axes"]
+
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+PANELS = ("risk", "train_loss", "generalisation_error", "mse", "M", "Q", "a", "m", "q", "V", "fourier")
+POSITIVE = ("risk", "train_loss", "generalisation_error", "mse")  # may be drawn on a logarithmic axis
+NAMED_CURVES = 8  # a panel with more curves draws them thin and does not name each
+DRAWN_CURVES = 60  # and of still more it draws so many, spread evenly
+DRAWN_POINTS = 40  # markers of one simulated curve, at most
+LOG_DECADES = 1.5  # a risk that spans more is drawn on a logarithmic axis
+
+
+class Curve(NamedTuple):
+    """One entry of one variable: its mean over replicas and the standard error of that mean."""
+
+    entry: tuple[int, ...]
+    mean: np.ndarray
+    error: np.ndarray | None
+
+
+class Source(NamedTuple):
+    """A result and how it is drawn: a simulation by its marker, a prediction by its line."""
+
+    data: "xr.Dataset"
+    label: str
+    colour: str
+    simulated: bool
+    style: str
+
+
+def plot(
+    sim: "xr.Dataset | None" = None,
+    pred: "xr.Dataset | None" = None,
+    *more: "xr.Dataset",
+    variables: "list[str] | tuple[str, ...] | str | None" = None,
+) -> "Figure":
+    """Draw any number of results, in any order: predictions as lines, simulations as points.
+
+    Points carry the standard error of the mean over replicas, and so does the band of a prediction that has
+    replicas. Of a simulated curve at most 40 points are drawn, evenly chosen. A result with swept parameters
+    is drawn once for every value.
+
+    Parameters
+    ----------
+    sim, pred, more
+        Results of `simulate` and `predict`; the two names only suggest an order.
+    variables
+        Which variables to draw; None means the risk and the overlaps (and the second layer if it moves).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Not shown, and not known to pyplot: end a notebook cell with it, or write it with ``fig.savefig``.
+    """
+    sources = _sources([ds for ds in (sim, pred, *more) if ds is not None])
+    names = _choose(sources, variables)
+    figure, panels = new_figure(len(names))
+    for axes, name in zip(panels, names, strict=True):
+        _draw_panel(axes, name, sources)
+    _name_sources(panels, sources)
+    figure.suptitle(title([s.data for s in sources]), fontsize="medium")
+    return figure
+
+
+# --- what is drawn ------------------------------------------------------------------------------------------
+
+
+def _sources(datasets: list) -> list[Source]:
+    import xarray as xr
+
+    if not datasets:
+        raise InputError("plot needs at least one result of simulate or predict; got none.")
+    for ds in datasets:
+        if not isinstance(ds, xr.Dataset):
+            raise InputError(f"plot needs results of simulate or predict; got an object of {type(ds).__name__}.")
+    parts = [part for ds in datasets for part in _unswept(ds)]
+    if len(parts) > NAMED_CURVES:
+        raise InputError(f"plot draws at most {NAMED_CURVES} results; got {len(parts)}. Select some with .sel(...).")
+    several = len({ds.attrs.get("spec_hash") for ds, _ in parts}) > 1
+    sources, seen = [], {True: 0, False: 0}
+    for (ds, where), colour in zip(parts, palette, strict=False):
+        simulated = str(ds.attrs.get("method", "")).startswith("simulate")
+        styles = MARKERS if simulated else LINES
+        label = describe(ds, where) + (f" [{ds.attrs.get('spec_hash', '?')[:6]}]" if several else "")
+        sources.append(Source(ds, label, colour, simulated, styles[seen[simulated] % len(styles)]))
+        seen[simulated] += 1
+    return sources
+
+
+def _unswept(ds: "xr.Dataset") -> "Iterator[tuple[xr.Dataset, str]]":
+    """The points of a sweep one by one, each with words that say which it is."""
+    swept = [dim for dim in ds.dims if dim not in RESERVED_DIMENSIONS]
+    for index in product(*(range(ds.sizes[dim]) for dim in swept)):
+        point = ds.isel(dict(zip(swept, index, strict=True)))
+        yield point, ", ".join(f"{dim} = {short(point[dim].values[()])}" for dim in swept)
+
+
+def _variable(ds: "xr.Dataset", name: str) -> "xr.DataArray | None":
+    """The variable, or what a cloud of particles has in its place: a particle's m is a row of M."""
+    if name == "M" and "M" not in ds and "m" in ds and "teacher" in ds["m"].dims:
+        return ds["m"]
+    return ds[name] if name in ds.data_vars else None
+
+
+def _axis(array: "xr.DataArray") -> str | None:
+    return next((dim for dim in ("time", "iteration") if dim in array.dims), None)
+
+
+def _choose(sources: list[Source], variables: Any) -> list[str]:
+    everything = {str(name): array for s in sources for name, array in s.data.data_vars.items()}
+    drawable = {name for name, array in everything.items() if _axis(array) and array.dtype.kind == "f"}
+    if variables is not None:
+        names = [variables] if isinstance(variables, str) else list(variables)
+        for name in names or ["nothing"]:
+            if name not in drawable:
+                raise InputError(f"variables must be among {', '.join(sorted(drawable))}; got {name!r}.")
+        return names
+    merged = {"m"} if any("M" in s.data for s in sources) else set()
+    still = set() if any(_moves(s.data) for s in sources) else {"a"}
+    names = [name for name in PANELS if name in drawable - merged - still]
+    if not names:
+        came = ", ".join(sorted(everything)) or "no variables"
+        raise InputError(f"plot needs a variable over time or iteration; the results have {came}.")
+    return names
+
+
+def _moves(ds: "xr.Dataset") -> bool:
+    """True if the second layer is not constant in time."""
+    return "a" in ds and "time" in ds["a"].dims and bool((abs(ds["a"] - ds["a"].isel(time=0)) > 1e-9).any())
+
+
+def _curves(array: "xr.DataArray") -> list[Curve]:
+    axis = _axis(array)
+    others = [dim for dim in array.dims if dim not in (axis, "replica")]
+    if "replica" in array.dims:
+        mean, error = average(array.transpose("replica", axis, *others).values)
+    else:
+        mean, error = array.transpose(axis, *others).values, None
+    curves = []
+    for entry in product(*(range(array.sizes[dim]) for dim in others)):
+        if others == ["student", "student_2"] and entry[0] > entry[1]:
+            continue  # Q is symmetric
+        at = (slice(None), *entry)
+        curves.append(Curve(entry, mean[at], None if error is None else error[at]))
+    return curves
+
+
+# --- how it is drawn ----------------------------------------------------------------------------------------
+
+
+def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
+    arrays = [(source, array) for source in sources if (array := _variable(source.data, name)) is not None]
+    axis = str(_axis(arrays[0][1]))
+    note, values, named = "", [], {}
+    for source, array in arrays:
+        curves = _curves(array)
+        total, values = len(curves), [*values, *(curve.mean for curve in curves)]
+        if total > DRAWN_CURVES:
+            curves = [curves[i] for i in np.linspace(0, total - 1, DRAWN_CURVES).astype(int)]
+            note = f" ({DRAWN_CURVES} of {total} entries)"
+        for number, curve in enumerate(curves):
+            colour, word = _colour(name, curve.entry, number, total, source)
+            if word is not None:
+                named.setdefault(word, colour)
+            draw = _draw_points if source.simulated else _draw_line
+            # Later curves are thinner: where two coincide, both are seen.
+            width = 0.0 if total > NAMED_CURVES else 1.8 if total == 1 else 2.4 - 0.2 * number
+            draw(axes, array[axis].values, curve, source.style, colour, width)
+    label = time_label([source.data for source in sources], axis)
+    about = next((array.attrs["long_name"] for _, array in arrays if "long_name" in array.attrs), name)
+    style_axes(axes, x=label, y=name, title=about + note)
+    flat = np.concatenate([v[np.isfinite(v)] for v in values])
+    if name in POSITIVE and flat.size and flat.min() > 0 and np.log10(flat.max() / flat.min()) > LOG_DECADES:
+        axes.set_yscale("log")
+    _scale_time(axes, arrays[0][1][axis].values)
+    if named:
+        handles = [_handle(color=colour, linewidth=2, label=word) for word, colour in named.items()]
+        axes.legend(handles=handles, fontsize="small", frameon=False)
+
+
+def _colour(name: str, entry: tuple, number: int, total: int, source: Source) -> tuple[str, str | None]:
+    """An entry's colour and its words in the legend; of many entries only their kind is told."""
+    if total == 1:
+        return source.colour, None
+    if total <= NAMED_CURVES:
+        return palette[number % len(palette)], f"${name}_{{{','.join(map(str, entry))}}}$"
+    if name == "Q" and len(entry) == 2:
+        return (palette[0], "$i = j$") if entry[0] == entry[1] else (palette[1], "$i \\neq j$")
+    if name in ("M", "m") and len(entry) == 2 and entry[1] < len(palette):
+        return palette[entry[1]], f"teacher {entry[1]}"
+    return source.colour, None
+
+
+def _draw_points(axes: "Axes", x: np.ndarray, curve: Curve, style: str, colour: str, width: float) -> None:
+    """Markers with error bars; width 0 is for a curve among many: small, pale, without bars."""
+    pick = slice(None, None, max(1, -(-len(x) // DRAWN_POINTS)))
+    size, alpha = (2 + width, 1.0) if width else (2.0, 0.5)
+    error = curve.error[pick] if curve.error is not None and width else None
+    points = {"fmt": style, "color": colour, "markersize": size, "alpha": alpha, "elinewidth": 1, "zorder": 3}
+    axes.errorbar(x[pick], curve.mean[pick], yerr=error, **points)
+
+
+def _draw_line(axes: "Axes", x: np.ndarray, curve: Curve, style: str, colour: str, width: float) -> None:
+    """A line with its band; width 0 is for a curve among many: thin, pale, without band."""
+    axes.plot(x, curve.mean, style, color=colour, linewidth=width or 0.6, alpha=1.0 if width else 0.6)
+    if curve.error is not None and width:
+        low, high = curve.mean - curve.error, curve.mean + curve.error
+        axes.fill_between(x, low, high, color=colour, alpha=0.25, linewidth=0)
+
+
+def _name_sources(panels: "list[Axes]", sources: list[Source]) -> None:
+    """Say once which mark is which result: in the first panel without a legend of its own, else above all."""
+    one_panel = next((axes for axes in panels if axes.get_legend() is None), None)
+    handles = []
+    for source in sources:
+        shape = {"marker": source.style, "linestyle": "none"} if source.simulated else {"linestyle": source.style}
+        colour = source.colour if one_panel is not None else "0.3"  # colours there mean entries
+        handles.append(_handle(color=colour, label=source.label, **shape))
+    if one_panel is not None:
+        one_panel.legend(handles=handles, fontsize="small", frameon=False)
+    else:
+        panels[0].figure.legend(handles=handles, loc="outside upper left", fontsize="small", frameon=False)
+
+
+def _handle(**style: Any):
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **style)
+
+
+def _scale_time(axes: "Axes", x: np.ndarray) -> None:
+    """A logarithmic axis for times that were asked on a logarithmic grid (t = 0 keeps its place)."""
+    positive = x[x > 0]
+    if len(positive) > 3 and positive[-1] > 20 * np.median(positive):
+        if len(positive) == len(x):
+            axes.set_xscale("log")
+        else:
+            axes.set_xscale("symlog", linthresh=float(positive[0]))

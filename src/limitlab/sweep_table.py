@@ -1,0 +1,181 @@
+"""The points of a sweep put together: what came back at each, and one Dataset of all."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.problems.problem import Problem
+from limitlab.results.schema import ATTRIBUTES, RESERVED_DIMENSIONS, dataset
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Point", "combine", "table_of"]
+
+Table = dict[str, tuple[tuple[str, ...], np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """What a verb gave at one point: variables and coordinates as (dims, values), or why it gave nothing."""
+
+    variables: Table = dataclasses.field(default_factory=dict)
+    coords: Table = dataclasses.field(default_factory=dict)
+    attrs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.reason != ""
+
+    @property
+    def status(self) -> tuple[tuple[str, ...], np.ndarray]:
+        """How the point ended, by replica if its result says so."""
+        if self.failed:
+            return (), np.asarray("failed")
+        return self.variables.get("status", ((), np.asarray("ok")))
+
+
+def table_of(result: Any, name: str) -> Point:
+    """A Dataset by its variables, a record by its fields, a number under the name of the verb."""
+    import xarray as xr
+
+    if isinstance(result, xr.DataArray):
+        result = result.to_dataset(name=result.name or name)
+    if isinstance(result, xr.Dataset):
+        tables = [
+            {str(key): (tuple(map(str, x.dims)), x.values) for key, x in group.items()}
+            for group in (result.data_vars, result.coords)
+        ]
+        return Point(*tables, attrs=dict(result.attrs))
+    record = _record(result)
+    if record is None:
+        record = {name: result}
+    arrays = {key: x for key, value in record.items() if (x := _scalar(value)) is not None}
+    if not arrays:
+        raise InputError(
+            f"sweep needs a verb that returns a Dataset, a number or a record of numbers; {name} returned "
+            f"{type(result).__name__}. Wrap it in a function that picks the number you want."
+        )
+    # An exit time's own time is not a time axis: a field with a reserved name takes the name of the verb.
+    variables = {name if key in RESERVED_DIMENSIONS else key: ((), x) for key, x in arrays.items()}
+    if "status" not in variables:
+        lost = any(x.dtype.kind == "f" and np.isnan(x) for x in arrays.values())
+        short = getattr(result, "reached", True) is False
+        variables["status"] = ((), np.asarray("undefined" if lost else "not_reached" if short else "ok"))
+    return Point(variables, skipped=tuple(key for key in record if key not in arrays))
+
+
+def _record(result: Any) -> dict[str, Any] | None:
+    if isinstance(result, Mapping):
+        return {str(key): value for key, value in result.items()}
+    if hasattr(result, "_asdict"):  # a named tuple
+        return result._asdict()
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+    return None
+
+
+def _scalar(value: Any) -> np.ndarray | None:
+    """A number, truth value or text as an array without axes; None stands for no number."""
+    if value is None:
+        return np.asarray(np.nan)
+    if isinstance(value, str):
+        return np.asarray(value)
+    if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiub":
+        array = np.asarray(value)
+        return array.astype(float) if array.dtype.kind == "f" else array
+    return None
+
+
+def combine(problem: Problem, verb: str, axes: dict[str, np.ndarray], points: list[Point]) -> "xr.Dataset":
+    """One Dataset over the axes. Points come in row-major order of the axes."""
+    good = [point for point in points if not point.failed]
+    shape = tuple(len(values) for values in axes.values())
+    names = list(dict.fromkeys(name for point in good for name in point.variables if name != "status"))
+    dims_there = {dim for point in good for dims, _ in point.variables.values() for dim in dims}
+    clash = sorted({*axes} & {*names, *dims_there})
+    if clash:
+        raise InputError(f"{verb} already has {', '.join(clash)} in its result. Sweep another name.")
+    kept = {name: [p.variables[name] for p in good] for name in names if _same(name, good)}
+    variables = {name: _stack(list(axes), shape, points, tables) for name, tables in kept.items()}
+    variables["status"] = _statuses(list(axes), shape, points)
+    if len(good) < len(points):
+        reasons = np.asarray([point.reason for point in points]).reshape(shape)
+        variables["reason"] = (tuple(axes), reasons)
+    used = {dim for dims, _ in variables.values() for dim in dims}
+    coords: dict[str, Any] = dict(axes)
+    for name in dict.fromkeys(name for point in good for name in point.coords if name not in axes):
+        dims = next(p.coords[name][0] for p in good if name in p.coords)
+        if used.issuperset(dims) and _same_shape([p.coords.get(name) for p in good]):
+            tables = [p.coords[name] for p in good]
+            one = all(np.array_equal(tables[0][1], values) for _, values in tables)
+            coords[name] = tables[0] if one else _stack(list(axes), shape, points, tables)
+    left_out = [name for name in names if name not in kept]
+    left_out += [name for name in dict.fromkeys(name for p in good for name in p.skipped)]
+    attrs = {**_shared_attributes(good), "swept": list(axes), "verb": verb, "left_out": left_out or None}
+    method, reference = attrs.pop("method", f"sweep of {verb}"), attrs.pop("reference", None)
+    return dataset(problem, variables, coords, method=method, reference=reference, attrs=attrs)
+
+
+def _same(name: str, good: list[Point]) -> bool:
+    """Whether a variable has one shape and one set of labels at all points."""
+    tables = [point.variables.get(name) for point in good]
+    if not _same_shape(tables):
+        return False
+    dims = good[0].variables[name][0]
+    for dim in dims:
+        labels = [point.coords.get(dim) for point in good]
+        if not _same_shape(labels) or any(not np.array_equal(labels[0][1], x[1]) for x in labels):  # type: ignore[index]
+            return False
+    return True
+
+
+def _same_shape(tables: list) -> bool:
+    return None not in tables and len({(dims, values.shape) for dims, values in tables}) == 1
+
+
+def _stack(axes: list[str], shape: tuple[int, ...], points: list[Point], tables: list) -> tuple:
+    """The good points' arrays under the swept dimensions, NaN (or an empty text) where a point failed."""
+    dims, first = tables[0]
+    kind = np.result_type(*(values for _, values in tables))
+    if len(tables) < len(points) and kind.kind in "iub":
+        kind = np.dtype(float)
+    empty = {"U": "", "f": np.nan, "c": np.nan}.get(kind.kind, 0)
+    out = np.full((len(points), *first.shape), empty, dtype=kind)
+    out[[i for i, point in enumerate(points) if not point.failed]] = [values for _, values in tables]
+    return (*axes, *dims), out.reshape(*shape, *first.shape)
+
+
+def _statuses(axes: list[str], shape: tuple[int, ...], points: list[Point]) -> tuple:
+    """By replica if all points have the same replicas, else a word a point: ok, or what first went wrong."""
+    good = [point.status for point in points if not point.failed]
+    if good and _same_shape(good):
+        dims, size = good[0][0], good[0][1].shape
+        words = [np.broadcast_to(point.status[1], size) for point in points]
+    else:
+        dims, size, words = (), (), []
+        for point in points:
+            bad = [word for word in np.ravel(point.status[1]).tolist() if word != "ok"]
+            words.append(np.asarray(bad[0] if bad else "ok"))
+    return (*axes, *dims), np.stack([w.astype(str) for w in words]).reshape(*shape, *size)
+
+
+def _shared_attributes(good: list[Point]) -> dict[str, Any]:
+    """Attributes that are equal at all points; those that the schema stamps itself are left to it."""
+    if not good:
+        return {}
+    stamped = set(ATTRIBUTES) - {"method"}
+    return {
+        name: value
+        for name, value in good[0].attrs.items()
+        if name not in stamped and all(_equal(value, point.attrs.get(name)) for point in good)
+    }
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(np.all(np.asarray(a == b)))
