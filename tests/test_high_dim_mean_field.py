@@ -23,7 +23,7 @@ from limitlab.problems.losses import SquareLoss
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart
-from limitlab.states import Overlaps, error_sum, initial_overlaps, risk, start_key
+from limitlab.states import Overlaps, error_sum, risk
 
 P = np.array([[1.2, 0.3], [0.3, 0.8]])
 TINY_RATE = 1e-14  # the learning-rate-squared term of OverlapODE is then below rounding
@@ -146,11 +146,10 @@ def test_drift_on_the_sphere_equals_overlap_ode_and_keeps_the_norm():
     assert gap(jit_drift(free, links, cloud), exact) > 1e-2
 
 
-@pytest.mark.parametrize(("f", "spherical"), [("square", False), ("erf", True)])
-def test_a_single_unit_follows_overlap_ode_exactly(f, spherical):
+def test_a_single_unit_follows_overlap_ode_exactly():
     """One unit has no partner: nothing is dropped but the learning-rate-squared term."""
     start = OverlapStart(Q=[[1.0]], M=[[0.3]], P=[[1.2]])
-    problem = make(1, 1, f, start=start, trained=True, spherical=spherical, second_layer_rate=0.5)
+    problem = make(1, 1, "square", start=start, trained=True, spherical=True, second_layer_rate=0.5)
     times = np.array([0.0, 0.5, 3.0, 20.0])
     one, two = OverlapODE().solve(problem, times), HighDimMeanField().solve(problem, times)
     assert np.max(np.abs(one.risk - two.risk)) < 1e-7
@@ -207,27 +206,26 @@ def test_rule_in_xi_has_the_moments_of_a_coordinate_on_the_sphere(n):
 
 def test_average_over_xi_is_the_mean_of_overlap_ode_over_random_orthogonal_parts():
     """n = 1: all signs; n = 2: a grid of angles; n = 3: random directions, by z-score; one compiled batch for all."""
-    problem, cloud, gram, size = make(k=1, f="relu", trained=True), draw(3, 1), np.eye(1), 1024
+    problem, cloud, gram, size = make(2, 1, "relu", trained=True), draw(2, 1), np.eye(1), 4096
     sums = error_sum(problem)
     batched = eqx.filter_jit(jax.vmap(lambda Xi: exact_drift(problem, sums, overlaps_of(cloud, gram, Xi))))
 
-    def sample(g):  # (size, 3, n) unit vectors
+    def sample(g):  # (size, 2, n) unit vectors
         return batched(jnp.einsum("bin,bjn->bij", g, g))
 
     def predicted(n):
         return jit_drift(problem, interaction(problem, gram, n + 1), cloud)
 
     mean = lambda batch: jax.tree.map(lambda x: jnp.mean(x, axis=0), batch)  # noqa: E731
-    signs = np.array(np.meshgrid([1.0], [1.0, -1.0], [1.0, -1.0])).reshape(3, -1).T
-    coin = mean(sample(jnp.tile(signs, (size // 4, 1))[..., None]))
+    coin = mean(sample(jnp.tile(jnp.array([[1.0, 1.0], [1.0, -1.0]]), (size // 2, 1))[..., None]))
     assert gap(coin, predicted(1)) < 1e-12
 
-    grid = 2 * np.pi * (np.arange(32) + 0.25) / 32
-    angles = np.array(np.meshgrid([0.0], grid, grid)).reshape(3, -1).T
+    grid = 2 * np.pi * np.arange(size) / size
+    angles = np.stack([0 * grid, grid], axis=1)
     circle = mean(sample(jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)))
-    assert gap(circle, predicted(2)) < 1e-5
+    assert gap(circle, predicted(2)) < 1e-6
 
-    g = np.random.default_rng(5).normal(size=(size, 3, 3))
+    g = np.random.default_rng(5).normal(size=(size, 2, 3))
     random = sample(jnp.asarray(g / np.linalg.norm(g, axis=-1, keepdims=True)))
 
     def z(n):
@@ -240,7 +238,7 @@ def test_average_over_xi_is_the_mean_of_overlap_ode_over_random_orthogonal_parts
 
 
 def test_error_of_the_rule_in_xi_is_reported():
-    problem = make(f="relu", start=RandomStart(P=P))
+    problem = make(p=2, k=1, f="relu")
     coarse, fine = (HighDimMeanField(d=6, nodes=nodes).solve(problem, np.array([0.0])) for nodes in (2, 24))
     true = abs(float(coarse.risk[0] - fine.risk[0]))
     assert fine.attrs["quadrature_error"] < 1e-6 < coarse.attrs["quadrature_error"]
@@ -253,37 +251,42 @@ def test_error_of_the_rule_in_xi_is_reported():
 TIMES = np.linspace(0, 4, 21)
 
 
-def nesting(p, d, seeds):
-    """Largest risk difference from OverlapODE over time, of MF and of HDMF; mean over starts (squares, k = 2)."""
-    problem, rows = make(p, f="square"), []
+def nesting(p, d, xi, seeds=range(2)):
+    """Largest difference of the risk from OverlapODE over time, mean over random starts; squares, k = 2.
+
+    With ``xi`` "random" it is that of MF, with "zero" that of HDMF, both started from the same overlaps.
+    """
+    errors = []
     for seed in seeds:
-        truth = OverlapODE(d=d, seed=seed, rtol=1e-6).solve(problem, TIMES).risk.values[:, 0]
-        o = initial_overlaps(problem, start_key(seed, 0), d)
-        given = replace(problem, start=OverlapStart(Q=o.Q, M=o.M, P=o.P))
-        mean_field = HighDimMeanField(d=d, seed=seed, rtol=1e-6).solve(problem, TIMES)
-        runs = (mean_field, HighDimMeanField(rtol=1e-6).solve(given, TIMES))
-        rows.append([np.max(np.abs(run.risk.values - truth)) for run in runs])
-    return np.mean(rows, axis=0)
+        weights = np.random.default_rng(seed).normal(size=(p + 2, d))
+        weights[p:] = np.sqrt(d) * np.linalg.qr(weights[p:].T)[0].T  # an orthonormal teacher
+        Omega = weights @ weights.T / d
+        start = OverlapStart(Q=Omega[:p, :p], M=Omega[:p, p:], P=Omega[p:, p:])
+        problem = make(p, f="square", start=start)
+        truth = OverlapODE(rtol=1e-6).solve(problem, TIMES)
+        found = HighDimMeanField(d=d if xi == "random" else None, rtol=1e-6).solve(problem, TIMES)
+        errors.append(np.max(np.abs(found.risk.values - truth.risk.values)))
+    return np.mean(errors)
 
 
 def test_mean_field_error_falls_with_width_and_hdmf_has_a_floor_in_d():
-    (mf_32, hdmf_32), (mf_128, hdmf_128) = (nesting(p, 10, range(3)) for p in (32, 128))
-    assert 5e-3 < mf_32 < 3e-2
-    assert 2 < mf_32 / mf_128 < 8  # 1/p gives 4
-    assert 0.05 < hdmf_128 < 0.12
-    assert hdmf_128 > 0.7 * hdmf_32  # xi = 0 at d = 10 does not get better with width
-    assert hdmf_128 > 10 * mf_128
+    narrow, wide, floor = nesting(32, 10, "random"), nesting(128, 10, "random"), nesting(32, 10, "zero")
+    assert 5e-3 < narrow < 3e-2
+    assert 2 < narrow / wide < 8  # 1/p gives 4
+    assert 0.05 < floor < 0.12
+    assert floor > 3 * narrow
 
 
 @pytest.mark.slow
 def test_mean_field_error_is_of_order_one_over_p_and_hdmf_of_order_one_over_d():
     widths = np.array([32, 128, 512])
-    errors = np.array([nesting(p, 10, range(2))[0] for p in widths])
+    errors = np.array([nesting(p, 10, "random") for p in widths])
     slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
     assert -1.25 < slope < -0.75
     assert slope < HighDimMeanField.rate["p"]
-    floors = np.array([nesting(256, d, range(2))[1] for d in (10, 40)])
-    slope = np.log(floors[1] / floors[0]) / np.log(4)
+    floors = {d: nesting(256, d, "zero") for d in (10, 40)}
+    assert floors[10] > 0.7 * nesting(32, 10, "zero")  # xi = 0 does not get better with width
+    slope = np.log(floors[40] / floors[10]) / np.log(4)
     assert -1.3 < slope < HighDimMeanField.rate["d"]
 
 
@@ -300,8 +303,8 @@ def test_sampled_particles_have_the_law_of_the_start():
 def test_same_seed_starts_where_overlap_ode_starts():
     problem = make(p=4, f="square", start=RandomStart(P=P))
     _, cloud, _ = HighDimMeanField(d=20, seed=7)._cloud(problem)
-    full = OverlapODE(d=20, seed=7).start(problem, 0)
-    assert np.array_equal(cloud.m, full.M)
+    full = jax.jit(lambda: OverlapODE(d=20, seed=7).start(problem, 0))()
+    assert np.max(np.abs(cloud.m - full.M)) < 1e-15
     assert np.max(np.abs(cloud.q - jnp.diagonal(full.Q - full.M @ np.linalg.inv(P) @ full.M.T))) < 1e-14
 
 
@@ -309,7 +312,7 @@ def test_same_seed_starts_where_overlap_ode_starts():
 
 
 def test_result_carries_its_labels_and_what_was_dropped():
-    problem = make(p=2, f=shifted("tanh", 0.3), start=InformedStart(0.4), learning_rate=0.5, batch_size=2)
+    problem = make(p=2, k=1, f=shifted("tanh", 0.3), start=InformedStart(0.4), learning_rate=0.5, batch_size=2)
     result = HighDimMeanField(rtol=1e-5).solve(problem, np.array([0.0, 1.0]))
     assert result.risk.dims == ("time",)
     assert result.M.dims == ("time", "particle", "teacher")

@@ -12,7 +12,7 @@ from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.losses import SquareLoss
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
-from limitlab.problems.starts import OverlapStart, RandomStart
+from limitlab.problems.starts import AbstractStart, OverlapStart, RandomStart
 
 __all__ = ["LIBRARY", "dimensionless", "escaping_mediocrity", "soft_committee"]
 
@@ -55,17 +55,21 @@ def soft_committee(width: int = 2, learning_rate: float = 0.5, tilt: float = 1e-
 
 
 def dimensionless(
-    width: int = 8, teacher_width: int = 2, activation: str = "square", learning_rate: float = 0.1
+    width: int = 8,
+    teacher_width: int = 2,
+    activation: str = "square",
+    learning_rate: float = 0.1,
+    start: AbstractStart | None = None,
 ) -> Problem:
     r"""The problem on which fixed-width and infinite-width limits are joined (Arnaboldi et al. 2023, arXiv 2302.05882).
 
-    Equal activations, a = a* = 1, Gaussian start; gamma and time as ours.
+    Equal activations, a = a* = 1, Gaussian start unless given; gamma and time as ours.
     """
     return Problem(
         teacher=Committee(width=teacher_width, activation=activation),
         student=Committee(width=width, activation=activation),
         loss=SquareLoss(),
-        start=RandomStart(),
+        start=RandomStart() if start is None else start,
         algorithm=OnlineSGD(learning_rate=learning_rate),
     )
 

@@ -1,0 +1,162 @@
+r"""One theory at two widths: from a few units to infinitely many.
+
+At fixed width one-pass SGD follows the overlap ODE. As p grows with gamma/p -> 0 the pairwise overlaps of the
+students' parts orthogonal to the teacher need not be followed any more: they may be averaged over random directions
+in d - k dimensions (mean field at finite d), and set to zero when d is large as well (high-dimensional mean field).
+The theorem bounds the errors by 1/sqrt(p) and 1/sqrt(d); measured from equal starts they fall like 1/p and 1/d.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from limitlab.figures import new_figure, palette, style_axes
+from limitlab.gallery.entry import Check, Entry
+from limitlab.macro.high_dim_mean_field import HighDimMeanField
+from limitlab.macro.overlap_ode import OverlapODE
+from limitlab.macro.predict import predict
+from limitlab.micro.simulate import simulate
+from limitlab.numerics.progress import Progress
+from limitlab.problems.algorithm import OnlineSGD
+from limitlab.problems.library import dimensionless
+from limitlab.problems.losses import SquareLoss
+from limitlab.problems.networks import Committee
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import InformedStart, OverlapStart
+from limitlab.results.compare import compare
+from limitlab.states import initial_overlaps, start_key
+from limitlab.sweep import sweep
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+__all__ = ["ENTRY", "problems"]
+
+WIDTHS = [2, 8]
+TIMES = np.linspace(0, 6, 25)
+D, REPLICAS = 2000, 64
+# Nesting: squares, because for odd activations the two mean fields nearly coincide; a rate so small that only the
+# closure differs; the largest gap of the risk over these times.
+SHORT = np.linspace(0, 1, 6)
+MANY, SMALL_D = [16, 32, 64, 128], 10
+DIMENSIONS, WIDE = [10, 20, 40, 80], 128
+
+
+def problem(width: int) -> Problem:
+    return Problem(
+        teacher=Committee(width=2, activation="erf"),
+        student=Committee(width=width, activation="erf"),
+        loss=SquareLoss(),
+        start=InformedStart(overlap=0.3),
+        algorithm=OnlineSGD(learning_rate=4.0),
+    )
+
+
+def problems() -> dict[str, tuple[Problem, np.ndarray]]:
+    return {f"unify, width {p}": (problem(p), TIMES) for p in WIDTHS}
+
+
+def closure_gaps(base: Problem, width: int, d: int) -> dict[str, float]:
+    """Largest gap in risk between the overlap ODE and the two mean fields, all from one random start."""
+    slow = dimensionless(width, 1, "square", learning_rate=1e-6 * width)
+    drawn = initial_overlaps(slow, start_key(0, 0), d)
+    given = OverlapStart(Q=drawn.Q, M=drawn.M, P=drawn.P)
+    exact = dimensionless(width, 1, "square", learning_rate=1e-6 * width, start=given)
+    truth = predict(exact, OverlapODE(rtol=1e-8), SHORT).risk.values
+    limits = {"mean_field": HighDimMeanField(d=d), "high_dim": HighDimMeanField()}
+    return {name: float(np.abs(predict(exact, lim, SHORT).risk.values - truth).max()) for name, lim in limits.items()}
+
+
+def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
+    data = {}
+    for p in WIDTHS:
+        data[f"ode_{p}"] = predict(problem(p), OverlapODE(), TIMES)
+        data[f"sgd_{p}"] = simulate(problem(p), D, TIMES, REPLICAS, 0, "overlaps", progress)
+    data["infinite"] = predict(problem(64), HighDimMeanField(), TIMES)
+    base = problem(2)
+    data["by_width"] = sweep(closure_gaps, base, {"width": MANY}, d=SMALL_D, progress=progress)
+    data["by_dimension"] = sweep(closure_gaps, base, {"d": DIMENSIONS}, width=WIDE, progress=progress)
+    return data
+
+
+def _slope(x: list, y: np.ndarray) -> float:
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def check(data: "dict[str, xr.Dataset]") -> list[Check]:
+    checks = []
+    for p in WIDTHS:
+        gap = compare(data[f"sgd_{p}"], data[f"ode_{p}"])
+        checks.append(Check(f"SGD at d = {D} follows the overlap ODE, p = {p}", gap.agrees, f"largest |z| {gap.max_z:.2f}"))
+    gaps = [float(np.abs(data[f"ode_{p}"].risk.values - data["infinite"].risk.values).max()) for p in WIDTHS]
+    checks.append(
+        Check(
+            "the overlap ODE approaches the infinitely wide limit",
+            gaps[1] < 0.5 * gaps[0],
+            ", ".join(f"p = {p}: {g:.4f}" for p, g in zip(WIDTHS, gaps, strict=True)),
+        )
+    )
+    in_p, in_d = _slope(MANY, data["by_width"].mean_field.values), _slope(DIMENSIONS, data["by_dimension"].high_dim.values)
+    checks.append(
+        Check("mean field at finite d: error falls at least like 1/sqrt(p)", in_p < -0.5, f"slope in p {in_p:.2f} at d = {SMALL_D}")
+    )
+    flat = data["by_width"].high_dim.values
+    checks.append(
+        Check(
+            "setting the orthogonal overlaps to zero leaves an error that width does not cure",
+            flat[-1] > 5 * data["by_width"].mean_field.values[-1],
+            f"p = {MANY[-1]}, d = {SMALL_D}: {flat[-1]:.4f} against {data['by_width'].mean_field.values[-1]:.4f}",
+        )
+    )
+    checks.append(Check("and that falls at least like 1/sqrt(d)", in_d < -0.5, f"slope in d {in_d:.2f} at p = {WIDE}"))
+    return checks
+
+
+def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+    fig, (left, middle, right) = new_figure(3, width=4.3, height=3.8)
+    for p, colour in zip(WIDTHS, palette, strict=False):
+        ode, sgd = data[f"ode_{p}"], data[f"sgd_{p}"].risk.isel(time=slice(0, None, 2))
+        left.plot(ode.time, ode.risk, color=colour, label=f"overlap ODE, p = {p}")
+        error = sgd.std("replica", ddof=1) / np.sqrt(sgd.sizes["replica"])
+        left.errorbar(sgd.time, sgd.mean("replica"), error, fmt="o", color=colour, ms=4, capsize=2, label=f"SGD, d = {D}")
+    wide = data["infinite"]
+    left.plot(wide.time, wide.risk, "k--", label="mean field, p → ∞")
+    left.set_yscale("log")
+    left.legend(fontsize="small", frameon=False)
+    style_axes(left, x="time t = γ·step/(p·d)", y="risk R")
+    left.set_title("Wider students approach mean field (erf, γ = 4)", fontsize="medium", loc="left")
+    for axes, x, key, label in (
+        (middle, MANY, "by_width", f"width p (d = {SMALL_D})"),
+        (right, DIMENSIONS, "by_dimension", f"dimension d (p = {WIDE})"),
+    ):
+        for name, colour, marker, words in (
+            ("high_dim", palette[1], "s", "high-dimensional mean field"),
+            ("mean_field", palette[2], "o", "mean field at finite d"),
+        ):
+            axes.loglog(x, data[key][name], marker + "-", color=colour, label=words)
+        axes.set_xticks(x, [str(v) for v in x])
+        axes.minorticks_off()
+        style_axes(axes, x=label, y="largest error of the risk" if axes is middle else "")
+    middle.loglog(MANY, 2 * data["by_width"].mean_field.values[0] * MANY[0] / np.array(MANY), ":", color="0.4", label="1/p")
+    right.loglog(
+        DIMENSIONS, 2 * data["by_dimension"].high_dim.values[0] * DIMENSIONS[0] / np.array(DIMENSIONS), ":", color="0.4", label="1/d"
+    )
+    middle.legend(fontsize="small", frameon=False)
+    right.legend(fontsize="small", frameon=False)
+    middle.set_title("Width cures one error ...", fontsize="medium", loc="left")
+    right.set_title("... dimension the other (squares)", fontsize="medium", loc="left")
+    fig.suptitle("From the overlap ODE to mean field")
+    return fig
+
+
+ENTRY = Entry(
+    name="unify",
+    title="From fixed width to infinite width",
+    claim="SGD follows the overlap ODE at every width; as the width grows the finite-d mean field takes over with an error "
+    "of about 1/p, and the high-dimensional one with a further error of about 1/d.",
+    compute=compute,
+    check=check,
+    figure=figure,
+    seconds=60,
+)
