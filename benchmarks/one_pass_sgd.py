@@ -42,7 +42,9 @@ def ode_against_euler(table: Table) -> None:
         return jax.lax.fori_loop(0, 10_000, body, start)
 
     def adaptive():
-        return _solve(_flow, start, 0.0, jnp.asarray([100.0]), (live, sums, jnp.ones(4)), 1e-8, 1e-9, 1e8, "explicit", 4000)
+        return _solve(
+            _flow, start, 0.0, jnp.asarray([100.0]), (live, sums, jnp.ones(4)), 1e-8, 1e-9, 1e8, "explicit", 4000
+        )
 
     slow, fast = together(lambda: euler(start), adaptive)
     error = float(jnp.max(jnp.abs(euler(start).M - adaptive()[0].M[0])))

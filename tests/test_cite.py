@@ -51,9 +51,7 @@ def test_cite_lists_each_source_once_library_first():
     found = keys(cite(PROBLEM, [ll.OverlapODE(), ll.OverlapODE]))
     assert found[0] == "limitlab"
     assert len(found) == len(set(found))
-    assert {"saad1995online", "benarous2021online", "arnaboldi2023escaping", "stefanski1991normal"} <= set(
-        found
-    )
+    assert {"saad1995online", "benarous2021online", "arnaboldi2023escaping", "stefanski1991normal"} <= set(found)
     assert keys(cite()) == ["limitlab"]
 
 

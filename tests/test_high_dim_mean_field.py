@@ -279,8 +279,8 @@ def test_mean_field_error_falls_with_width_and_hdmf_has_a_floor_in_d():
 
 @pytest.mark.slow
 def test_mean_field_error_is_of_order_one_over_p_and_hdmf_of_order_one_over_d():
-    widths = np.array([32, 128, 512])
-    errors = np.array([nesting(p, 10, "random") for p in widths])
+    widths = (32, 128, 512)
+    errors = [nesting(p, 10, "random") for p in widths]
     slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
     assert -1.25 < slope < -0.75
     assert slope < HighDimMeanField.rate["p"]

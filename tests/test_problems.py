@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import committee
 
 import limitlab as ll
+from helpers import committee
 
 BAD = {
     "negative noise": (lambda: ll.GaussianNoise(variance=-0.1), ["GaussianNoise.variance", "-0.1"]),
@@ -102,7 +102,7 @@ def test_limits_say_why_they_do_not_apply_and_what_to_try():
 
 
 def test_nouns_are_frozen():
-    with pytest.raises(Exception, match="cannot assign|frozen|FrozenInstance"):
+    with pytest.raises(Exception, match=r"cannot assign|frozen|FrozenInstance"):
         committee().algorithm.learning_rate = 1.0
 
 

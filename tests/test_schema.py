@@ -45,9 +45,7 @@ def overlaps(replicas=2, P=None, status=None, **more):
 
 
 def test_the_dataset_is_stamped_with_problem_and_versions():
-    ds = build(
-        reference="saad1995online", attrs={"d": np.int64(7), "list": (1, np.float64(2.0)), "none": None}
-    )
+    ds = build(reference="saad1995online", attrs={"d": np.int64(7), "list": (1, np.float64(2.0)), "none": None})
     assert set(ATTRIBUTES) <= set(ds.attrs)
     assert spec_hash(from_json(ds.attrs["problem"])) == spec_hash(PROBLEM) == ds.attrs["spec_hash"]
     assert ds.attrs["schema_version"] == SCHEMA_VERSION

@@ -55,9 +55,7 @@ PARTS = {
         ll.Logistic(),
         ll.Door(width=0.6),
     ],
-    "student": [
-        ll.Committee(width=4, activation="relu", second_layer="trained", output_weights=[1, 2, 3, 4])
-    ],
+    "student": [ll.Committee(width=4, activation="relu", second_layer="trained", output_weights=[1, 2, 3, 4])],
     "loss": [
         ll.SquareLoss(),
         ll.LogisticLoss(),
@@ -176,9 +174,7 @@ def test_random_problems_round_trip_exactly_and_keep_their_hash(problem):
         assert spec_hash(back) == spec_hash(problem)
 
 
-PROBLEM = ll.Problem(
-    teacher=TEACHER, student=TEACHER, start=ll.RandomStart(), algorithm=ll.OnlineSGD(learning_rate=1)
-)
+PROBLEM = ll.Problem(teacher=TEACHER, student=TEACHER, start=ll.RandomStart(), algorithm=ll.OnlineSGD(learning_rate=1))
 
 
 def test_hash_ignores_key_order_and_the_kind_of_number():
@@ -242,9 +238,7 @@ def test_python_functions_are_refused_by_files(tmp_path):
     table = to_dict(problem)
     assert table["teacher"]["activation"].keys() == {"kind", "name", "jaxpr"}
     for action in (dumps, lambda p: save_spec(p, tmp_path / "p.json"), lambda p: from_json(to_json(p))):
-        with pytest.raises(
-            SpecError, match=r"teacher\.activation is the Python function .*cannot be put in a file"
-        ):
+        with pytest.raises(SpecError, match=r"teacher\.activation is the Python function .*cannot be put in a file"):
             action(problem)
     assert not list(tmp_path.iterdir())
 

@@ -16,7 +16,7 @@ def configure_jax() -> None:
     """
     jax.config.update("jax_enable_x64", True)
     wish = os.environ.get("LIMITLAB_CACHE", "")
-    if wish.lower() == "off" or jax.config.jax_compilation_cache_dir:
+    if wish.lower() == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     from platformdirs import user_cache_dir
 

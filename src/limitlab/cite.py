@@ -36,8 +36,7 @@ def cite(problem: Problem | None = None, limit: Any = None) -> str:
     for key in keys:
         if key not in entries:
             raise InputError(
-                f"The reference {key!r} is not in references.bib, which has {', '.join(entries)}. "
-                "Add its entry there."
+                f"The reference {key!r} is not in references.bib, which has {', '.join(entries)}. Add its entry there."
             )
     return "\n\n".join(entries[key] for key in dict.fromkeys(keys)) + "\n"
 

@@ -122,9 +122,7 @@ def load_spec(path: str | os.PathLike) -> Problem:
             raise SpecError(f"{path} has {path.stat().st_size} bytes; a problem file has at most {MAX_TEXT}.")
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise SpecError(
-            f"{path} is not a text file in UTF-8. Give the .toml or .json file of a problem."
-        ) from error
+        raise SpecError(f"{path} is not a text file in UTF-8. Give the .toml or .json file of a problem.") from error
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
     parse = _parse_json if path.suffix == ".json" else _parse_toml
@@ -143,9 +141,7 @@ def known_kinds() -> dict[type, dict[str, type]]:
     for info in pkgutil.iter_modules(limitlab.problems.__path__):
         module = importlib.import_module(f"limitlab.problems.{info.name}")
         classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
-    parts = {
-        c for c in classes if c.__module__.startswith("limitlab.problems.") and c not in (Problem, Activation)
-    }
+    parts = {c for c in classes if c.__module__.startswith("limitlab.problems.") and c not in (Problem, Activation)}
     concrete = sorted((c for c in parts if not c.__name__.startswith("Abstract")), key=lambda c: c.__name__)
     return {base: {c.__name__: c for c in concrete if issubclass(c, base)} for base in parts}
 
@@ -181,9 +177,7 @@ def _encode(value: Any, hint: Any, path: str) -> Any:
 def _fingerprint(custom: Activation) -> dict[str, str]:
     """A Python function by what it computes: its jaxpr and the constants it closes over."""
     jaxpr = jax.make_jaxpr(custom.function)(0.0)
-    digest = hashlib.sha256(
-        re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)).encode()
-    )  # addresses differ between runs
+    digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)).encode())  # addresses differ between runs
     for constant in map(np.asarray, jaxpr.consts):
         digest.update(f"{constant.dtype}{constant.shape}".encode() + constant.tobytes())
     return {"kind": "custom", "name": custom.name, "jaxpr": digest.hexdigest()}
@@ -231,9 +225,7 @@ def _decode_fields(cls: Any, table: dict[str, Any], path: str) -> Any:
         values[name] = _decode(value, fields[name][0], _join(path, name))
     for name, (hint, required) in fields.items():
         if required and name not in values:
-            raise SpecError(
-                f"{_join(path, name)} is missing: {cls.__name__} needs it. Add {name} = {_example(hint)}."
-            )
+            raise SpecError(f"{_join(path, name)} is missing: {cls.__name__} needs it. Add {name} = {_example(hint)}.")
     try:
         return cls(**values)
     except SpecError:
@@ -274,8 +266,7 @@ def _decode_part(value: Any, base: type, path: str) -> Any:
         elsewhere = any(kind in group for group in known_kinds().values())
         reason = "is a part, but not one that fits here" if elsewhere else "is not known"
         raise SpecError(
-            f"{path}.kind = {_show(kind)} {reason}; choose one of: {', '.join(kinds)}."
-            f"{_did_you_mean(kind, kinds)}"
+            f"{path}.kind = {_show(kind)} {reason}; choose one of: {', '.join(kinds)}.{_did_you_mean(kind, kinds)}"
         )
     return _decode_fields(kinds[kind], value, path)
 
@@ -378,11 +369,7 @@ def _join(path: str, field: str) -> str:
 
 
 def _show(value: Any) -> str:
-    text = (
-        repr(value)
-        if not isinstance(value, int) or abs(value) < 10**40
-        else "a whole number of over 40 digits"
-    )
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a whole number of over 40 digits"
     return text if len(text) <= 120 else text[:117] + "..."
 
 

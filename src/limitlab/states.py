@@ -93,12 +93,12 @@ def _second_layer(problem: Problem, key: jax.Array) -> jax.Array:
     return start.draw_second_layer(key, student.width)
 
 
-def initial_overlaps(problem: Problem, key: jax.Array, d: float) -> Overlaps:
+def initial_overlaps(problem: Problem, key: jax.Array, d: float | jax.Array) -> Overlaps:
     """One draw of the start at dimension d. Equal keys give equal starts, whoever asks."""
     student, start = problem.need("student", "start", by="A start")
     key_w, key_a = jax.random.split(key)
-    Q, M, P = start.draw(key_w, d, student.width, problem.teacher.width)
-    return Overlaps(Q, M, P, _second_layer(problem, key_a))
+    Q, M, P = start.draw(key_w, d, student.width, _teacher_width(problem))
+    return _on_sphere(problem, Overlaps(Q, M, P, _second_layer(problem, key_a)))
 
 
 def limit_overlaps(problem: Problem) -> Overlaps:
@@ -109,7 +109,22 @@ def limit_overlaps(problem: Problem) -> Overlaps:
             f"A start with a random second layer ({start.second_layer!r}) has no deterministic limit at finite width. "
             "Give the student's output_weights, or ask for draws at a finite d, e.g. OverlapODE(d=1000, replicas=16)."
         )
-    return Overlaps(*start.limit(student.width, problem.teacher.width), _second_layer(problem, jax.random.key(0)))
+    Q, M, P = start.limit(student.width, _teacher_width(problem))
+    return _on_sphere(problem, Overlaps(Q, M, P, _second_layer(problem, jax.random.key(0))))
+
+
+def _teacher_width(problem: Problem) -> int:
+    assert isinstance(problem.teacher, Committee)
+    return problem.teacher.width
+
+
+def _on_sphere(problem: Problem, o: Overlaps) -> Overlaps:
+    """The spherical rule puts every unit on the sphere, at the start as after each step."""
+    if not getattr(problem.algorithm, "spherical", False):
+        return o
+    norm = jnp.sqrt(jnp.diagonal(o.Q))
+    Q = o.Q / (norm[:, None] * norm[None, :])
+    return Overlaps(Q.at[jnp.diag_indices_from(Q)].set(1.0), o.M / norm[:, None], o.P, o.a)
 
 
 def error_coefficients(problem: Problem, a: jax.Array) -> jax.Array:

@@ -1,6 +1,8 @@
 r"""What width gains: samples to leave the plateau against the learning rate, for p = 1, 2, 4, 8 (seed 1).
 
-.. math:: \frac nd = \frac{\log(\ldots)}{8\,\Gamma\,(1 - \Gamma c_p)}, \qquad c_p = 1 + \frac1p + \frac4{p^2}, \quad \Gamma = \gamma/p
+.. math::
+    \frac nd = \frac{\log(\ldots)}{8\,\Gamma\,(1 - \Gamma c_p)}, \qquad
+    c_p = 1 + \frac1p + \frac4{p^2}, \quad \Gamma = \gamma/p
 
 in the linearised (quenched) formula, least at Gamma = 1/(2 c_p). For p >= 2 that rate is above 1/6, where the
 student leaves the plateau but cannot align with the teacher: the formula promises a gain of up to 6 over p = 1, of
@@ -121,7 +123,8 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
         Check(
             "SGD leaves when the noise-corrected formula says, for every width and rate",
             max(off) < 4,
-            f"exit times (formula in brackets): {'; '.join(told)}; largest excess over {RESIDUAL:.0%}: {max(off):.1f} s.e.",
+            f"exit times (formula in brackets): {'; '.join(told)}; "
+            f"largest excess over {RESIDUAL:.0%}: {max(off):.1f} s.e.",
         ),
         Check(
             "p = 1 needs fewest samples at gamma_opt = 1/12",

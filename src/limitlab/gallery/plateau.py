@@ -68,7 +68,11 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     for p in WIDTHS:
         gap = compare(data[f"sgd_{p}"], data[f"ode_{p}"])
         checks.append(
-            Check(f"SGD at d = {D} follows the ODE through the plateau, width {p}", gap.agrees, f"largest |z| {gap.max_z:.2f}")
+            Check(
+                f"SGD at d = {D} follows the ODE through the plateau, width {p}",
+                gap.agrees,
+                f"largest |z| {gap.max_z:.2f}",
+            )
         )
         final = specialised(data[f"ode_{p}"])[-1]
         checks.append(Check(f"units specialise, width {p}", final > 0.9, f"M_00 - M_01 = {final:.3f} at the end"))
@@ -88,7 +92,10 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     fig, axes = new_figure(3, width=4.2, height=3.8)
     for panel, p in zip(axes, WIDTHS, strict=False):
         ode, sgd = data[f"ode_{p}"], data[f"sgd_{p}"]
-        for (i, r), colour, label in (((0, 0), palette[0], "own teacher unit"), ((0, 1), palette[1], "other teacher unit")):
+        for (i, r), colour, label in (
+            ((0, 0), palette[0], "own teacher unit"),
+            ((0, 1), palette[1], "other teacher unit"),
+        ):
             panel.plot(ode.time, ode.M[:, i, r], color=colour, label=f"ODE, {label}")
             some = sgd.M[::3, :, i, r]
             error = some.std("replica", ddof=1) / np.sqrt(some.sizes["replica"])
@@ -115,7 +122,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
 ENTRY = Entry(
     name="plateau",
     title="The symmetric plateau of soft committee machines",
-    claim="Erf committees stay on a symmetric plateau for a time proportional to log(1/asymmetry), then specialise, and "
+    claim="Erf committees stay on a symmetric plateau for a time proportional to log(1/asymmetry), then "
+    "specialise, and "
     "SGD follows the overlap ODE through it.",
     compute=compute,
     check=check,

@@ -109,7 +109,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
 ENTRY = Entry(
     name="second-layer",
     title="Training the second layer as well",
-    claim="SGD on both layers follows the overlap ODE, and only then does a student with a = 1 learn a teacher with a = 2.",
+    claim="SGD on both layers follows the overlap ODE, and only then does a student with a = 1 learn a teacher with "
+    "a = 2.",
     compute=compute,
     check=check,
     figure=figure,

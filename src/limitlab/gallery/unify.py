@@ -88,7 +88,9 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     checks = []
     for p in WIDTHS:
         gap = compare(data[f"sgd_{p}"], data[f"ode_{p}"])
-        checks.append(Check(f"SGD at d = {D} follows the overlap ODE, p = {p}", gap.agrees, f"largest |z| {gap.max_z:.2f}"))
+        checks.append(
+            Check(f"SGD at d = {D} follows the overlap ODE, p = {p}", gap.agrees, f"largest |z| {gap.max_z:.2f}")
+        )
     gaps = [float(np.abs(data[f"ode_{p}"].risk.values - data["infinite"].risk.values).max()) for p in WIDTHS]
     checks.append(
         Check(
@@ -97,9 +99,16 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
             ", ".join(f"p = {p}: {g:.4f}" for p, g in zip(WIDTHS, gaps, strict=True)),
         )
     )
-    in_p, in_d = _slope(MANY, data["by_width"].mean_field.values), _slope(DIMENSIONS, data["by_dimension"].high_dim.values)
+    in_p, in_d = (
+        _slope(MANY, data["by_width"].mean_field.values),
+        _slope(DIMENSIONS, data["by_dimension"].high_dim.values),
+    )
     checks.append(
-        Check("mean field at finite d: error falls at least like 1/sqrt(p)", in_p < -0.5, f"slope in p {in_p:.2f} at d = {SMALL_D}")
+        Check(
+            "mean field at finite d: error falls at least like 1/sqrt(p)",
+            in_p < -0.5,
+            f"slope in p {in_p:.2f} at d = {SMALL_D}",
+        )
     )
     flat = data["by_width"].high_dim.values
     checks.append(
@@ -119,7 +128,9 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         ode, sgd = data[f"ode_{p}"], data[f"sgd_{p}"].risk.isel(time=slice(0, None, 2))
         left.plot(ode.time, ode.risk, color=colour, label=f"overlap ODE, p = {p}")
         error = sgd.std("replica", ddof=1) / np.sqrt(sgd.sizes["replica"])
-        left.errorbar(sgd.time, sgd.mean("replica"), error, fmt="o", color=colour, ms=4, capsize=2, label=f"SGD, d = {D}")
+        left.errorbar(
+            sgd.time, sgd.mean("replica"), error, fmt="o", color=colour, ms=4, capsize=2, label=f"SGD, d = {D}"
+        )
     wide = data["infinite"]
     left.plot(wide.time, wide.risk, "k--", label="mean field, p → ∞")
     left.set_yscale("log")
@@ -138,9 +149,15 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         axes.set_xticks(x, [str(v) for v in x])
         axes.minorticks_off()
         style_axes(axes, x=label, y="largest error of the risk" if axes is middle else "")
-    middle.loglog(MANY, 2 * data["by_width"].mean_field.values[0] * MANY[0] / np.array(MANY), ":", color="0.4", label="1/p")
+    middle.loglog(
+        MANY, 2 * data["by_width"].mean_field.values[0] * MANY[0] / np.array(MANY), ":", color="0.4", label="1/p"
+    )
     right.loglog(
-        DIMENSIONS, 2 * data["by_dimension"].high_dim.values[0] * DIMENSIONS[0] / np.array(DIMENSIONS), ":", color="0.4", label="1/d"
+        DIMENSIONS,
+        2 * data["by_dimension"].high_dim.values[0] * DIMENSIONS[0] / np.array(DIMENSIONS),
+        ":",
+        color="0.4",
+        label="1/d",
     )
     middle.legend(fontsize="small", frameon=False)
     right.legend(fontsize="small", frameon=False)
@@ -153,7 +170,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
 ENTRY = Entry(
     name="unify",
     title="From fixed width to infinite width",
-    claim="SGD follows the overlap ODE at every width; as the width grows the finite-d mean field takes over with an error "
+    claim="SGD follows the overlap ODE at every width; as the width grows the finite-d mean field takes over "
+    "with an error "
     "of about 1/p, and the high-dimensional one with a further error of about 1/d.",
     compute=compute,
     check=check,

@@ -1,5 +1,6 @@
 r"""Overlap equations of one-pass SGD as d grows at fixed widths."""
 
+import warnings
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import numpy as np
 
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_choice, check_integer, check_number
-from limitlab.numerics.field_sums import AbstractFieldSum
+from limitlab.numerics.field_sums import AbstractFieldSum, FieldMoments
 from limitlab.numerics.ode import integrate
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.problem import Problem
@@ -25,7 +26,19 @@ from limitlab.states import (
     start_key,
 )
 
-__all__ = ["OverlapODE", "drift"]
+__all__ = ["AccuracyWarning", "OverlapODE", "drift"]
+
+VISIBLE = 1e-5  # an estimated error of the moments above this is said aloud
+
+
+class AccuracyWarning(UserWarning):
+    """A result whose estimated error is larger than one would expect of it."""
+
+
+@eqx.filter_jit
+def _moments(sums: AbstractFieldSum, Omega: jax.Array, c: jax.Array, noise: jax.Array | float) -> FieldMoments:
+    """Traced once, although an integrator asks for the drift in several places."""
+    return sums(Omega, c, noise)
 
 
 def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps, copies: jax.Array | None = None) -> Overlaps:
@@ -44,7 +57,7 @@ def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps, copies: 
     student, algorithm = problem.need("student", "algorithm", by="drift")
     a, p, width = overlaps.a, overlaps.a.shape[0], student.width
     c = error_coefficients(problem, a if copies is None else a * copies)
-    moments = sums(overlaps.omega, c, problem.channel.variance)  # type: ignore[attr-defined]
+    moments = _moments(sums, overlaps.omega, c, problem.channel.variance)  # type: ignore[attr-defined]
     flow = a[:, None] * moments.L
     dM = flow[:, p:]
     dQ = flow[:, :p] + flow[:, :p].T
@@ -132,17 +145,23 @@ class OverlapODE(AbstractLimit):
     def _run(self, problem: Problem, times: np.ndarray, replica: int):
         start = self.start(problem, replica)
         first, member = _distinct(start)
-        small = Overlaps(start.Q[np.ix_(first, first)], start.M[first], start.P, start.a[first])
+        small = Overlaps(start.Q[first][:, first], start.M[first], start.P, start.a[first])
         sums = as_arrays(error_sum(problem, self.method, units=len(first)))
         args = (as_arrays(problem), sums, jnp.asarray(np.bincount(member), float))
-        tolerance = {"rtol": self.rtol, "atol": 0.01 * self.rtol}
-        run = integrate(_flow, small, times, args, **tolerance, solver=self.solver)
+        run = integrate(_flow, small, times, args, rtol=self.rtol, atol=0.01 * self.rtol, solver=self.solver)
         o = run.values
         return run._replace(values=Overlaps(o.Q[:, member][:, :, member], o.M[:, member], o.P, o.a[:, member]))
 
     def _dataset(self, problem: Problem, times: np.ndarray, runs: list, args: Any):
-        path = jax.tree.map(lambda *x: np.stack(x, axis=1), *(run.values for run in runs))  # (time, replica, ...)
-        values, error = risks(*args, path), max(_quadrature_error(args, path, r) for r in range(len(runs)))
+        path: Overlaps = jax.tree.map(lambda *x: np.stack(x, axis=1), *(run.values for run in runs))  # (time, replica)
+        values, error = risks(args[0], args[1], path), max(_quadrature_error(args, path, r) for r in range(len(runs)))
+        if error > VISIBLE:
+            warnings.warn(
+                f"OverlapODE: the Gaussian moments ({args[1].name}) have an estimated error of {error:.1e}. A function "
+                'with a kink loses digits here: use a named activation such as "relu" where there is one.',
+                AccuracyWarning,
+                stacklevel=2,
+            )
         return overlap_dataset(
             problem,
             times,

@@ -24,7 +24,7 @@ from limitlab.states import Overlaps, error_sum, initial_overlaps, risks, start_
 
 __all__ = ["OverlapSDE", "draw", "feasible", "noise"]
 
-LONGEST_STEP = 0.05
+LONGEST_STEP, FEWEST_STEPS = 0.05, 1000  # a long run takes longer steps where the drift turns slowly
 TURN = 0.25  # largest step times the local rate |db|/|dY|: leaves a relative error of about TURN^2/24 in the variance
 SOFT_START = 64  # the first step is this much shorter, because the local rate is not yet known
 FORGET = 0.7  # how fast a past rate is forgotten: steps grow by at most 1/FORGET each
@@ -166,8 +166,8 @@ class OverlapSDE(AbstractLimit):
     replicas, seed
         Number of paths. ``simulate`` with the same seed and d starts from the same overlaps.
     step
-        The longest step of time; None means 0.05. Steps are also at most a quarter of the time in which the drift
-        turns, path by path, whatever is asked for here.
+        The longest step of time; None means 0.05, or a thousandth of the last time if that is more. Steps are also at
+        most a quarter of the time in which the drift turns, path by path, whatever is asked for here.
     samples
         Draws per step that make the noise of one path. Its covariance is exact for any number; more draws bring a
         single step closer to a normal law.
@@ -217,7 +217,7 @@ class OverlapSDE(AbstractLimit):
                 f"OverlapSDE.d must be at least {n}, the number of student and teacher units; got {self.d:g}. "
                 'Below it the noise is not small: use simulate(..., representation="overlaps").'
             )
-        longest = LONGEST_STEP if self.step is None else self.step
+        longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
         live = as_arrays(problem)
         # The start is not part of the motion: without it one compilation serves all kinds of start.
         args = (eqx.tree_at(lambda p: p.start, live, None), as_arrays(error_sum(problem, self.method)))

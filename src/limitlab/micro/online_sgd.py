@@ -71,7 +71,8 @@ def run_online_sgd(
 
     died, lost = np.asarray(run.died), ~np.asarray(run.alive)
     gone = lost[None, :] & (targets[:, None] > died[None, :])  # (time, replica): after the end
-    path = Overlaps(*(_blank(np.stack(x), gone) for x in zip(*path, strict=True)))
+    Q, M, P, a = (jnp.asarray(_blank(np.stack(x), gone)) for x in zip(*path, strict=True))
+    path = Overlaps(Q, M, P, a)
     values = risks(live, as_arrays(error_sum(problem)), path)
     # P is constant; a dead run's copy was blanked with the rest, so it is taken from the start.
     path = eqx.tree_at(lambda o: o.P, path, np.broadcast_to(np.asarray(start.P), path.P.shape))

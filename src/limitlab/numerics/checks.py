@@ -26,10 +26,11 @@ def check_number(
     remedy: str = "",
 ) -> float:
     """Return ``value`` as a float if it is a finite number inside the interval, else raise `InputError`."""
-    left, right = ("(" if open_low else "["), (")" if open_high else "]")
+    left = "(" if open_low or low == -math.inf else "["
+    right = ")" if open_high or high == math.inf else "]"
     needed = f"a finite number in {left}{low:g}, {high:g}{right}"
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        if not (hasattr(value, "shape") and value.shape == ()):
+        if getattr(value, "shape", None) != ():
             _fail(owner, field, needed, value, remedy)
     number = float(value)
     inside = (number > low if open_low else number >= low) and (number < high if open_high else number <= high)

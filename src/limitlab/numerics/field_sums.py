@@ -8,8 +8,8 @@ For fields :math:`s \sim N(0, \Omega)`, the first p of one kind ("moving", funct
     L_{iB} = E[\sigma'_i\, s_B\, \bar{\mathcal E}], \qquad
     V_{ij} = E[\sigma'_i \sigma'_j (\bar{\mathcal E}^2 + \Delta)]
 
-with i, j moving, A any field, B a field. Three ways to compute them, chosen by `field_sum`: a matrix formula for squares, exact
-terms (`gaussian_moments`) for named functions, and quadrature for any other function.
+with i, j moving, A any field, B a field. Three ways to compute them, chosen by `field_sum`: a matrix formula for
+squares, exact terms (`gaussian_moments`) for named functions, and quadrature for any other function.
 """
 
 from abc import abstractmethod

@@ -135,6 +135,7 @@ class _Covariance:
 
     def given(self, c: int) -> "_Covariance":
         if c not in self._children:
+
             def entry(a: int, b: int) -> jax.Array:
                 if a == b:
                     return self.determinant(a, c) / self.variance(c)

@@ -14,7 +14,7 @@ __all__ = ["Integration", "integrate"]
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
 IMPLICIT_STEPS = 20000
-FIRST_STEP = 1e-4  # grows tenfold per step where the solution allows; searching for it would compile the drift twice more
+FIRST_STEP = 1e-4  # grows tenfold a step where it can; a search for it would compile the drift twice more
 
 
 class Integration(NamedTuple):

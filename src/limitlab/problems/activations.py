@@ -6,8 +6,10 @@ outside. Any function of ``jax.numpy`` may be given from Python; it has no name 
 """
 
 import ast
+import difflib
 import re
 from collections.abc import Callable
+from functools import cache
 
 import equinox as eqx
 import jax
@@ -86,6 +88,11 @@ def hermite(k: int) -> Activation:
     k = check_integer("hermite", "k", k, low=0, remedy="Hermite polynomials have degree 0, 1, 2, ...")
     if k > 12:
         raise InputError(f"hermite.k must be at most 12; got {k}. Higher degrees lose all digits in float64.")
+    return _hermite(k)
+
+
+@cache
+def _hermite(k: int) -> Activation:
     power = np.polynomial.hermite_e.herme2poly([0.0] * k + [1.0])
     slope = np.polynomial.polynomial.polyder(power) if k else np.zeros(1)
     return Activation(
@@ -98,8 +105,11 @@ def hermite(k: int) -> Activation:
 
 def shifted(name: "str | Activation", by: float) -> Activation:
     r"""The activation moved to the left: :math:`\sigma(x + \mathrm{by})`."""
-    base = activation(name)
-    by = check_number("shifted", "by", by, remedy="Give a finite shift.")
+    return _shifted(activation(name), check_number("shifted", "by", by, remedy="Give a finite shift."))
+
+
+@cache
+def _shifted(base: Activation, by: float) -> Activation:
     return Activation(
         name=f"shifted({base.name}, {by!r})",
         function=lambda x: base.function(x + by),
@@ -108,15 +118,24 @@ def shifted(name: "str | Activation", by: float) -> Activation:
     )
 
 
-def piecewise(*knots: tuple[float, float]) -> Activation:
+def piecewise(*knots) -> Activation:
     """Straight lines through the knots (x, y), constant to the left of the first and right of the last."""
-    if len(knots) == 1 and not np.isscalar(knots[0][0]):
+    if len(knots) == 1 and np.ndim(knots[0]) == 2:
         knots = tuple(knots[0])  # a list of knots as a single argument
-    table = np.asarray(knots, dtype=float)
+    try:
+        table: np.ndarray = np.asarray(knots, dtype=float)
+    except (TypeError, ValueError):
+        table = np.array(float("nan"))
     if table.ndim != 2 or table.shape[1] != 2 or len(table) < 2:
         raise InputError(f"piecewise.knots must be at least two pairs (x, y); got {knots!r}.")
     if not np.all(np.isfinite(table)) or np.any(np.diff(table[:, 0]) <= 0):
         raise InputError(f"piecewise.knots must be finite with increasing x; got {knots!r}. Sort them by x.")
+    return _piecewise(tuple((float(x), float(y)) for x, y in table))
+
+
+@cache
+def _piecewise(knots: tuple[tuple[float, float], ...]) -> Activation:
+    table = np.asarray(knots)
     x, y = table.T
     slopes = np.concatenate([[0.0], np.diff(y) / np.diff(x), [0.0]])
     inside = ", ".join(f"({a!r}, {b!r})" for a, b in table.tolist())
@@ -127,6 +146,7 @@ def piecewise(*knots: tuple[float, float]) -> Activation:
     )
 
 
+@cache
 def _custom(function: Callable) -> Activation:
     label = getattr(function, "__name__", type(function).__name__)
     try:
@@ -141,9 +161,11 @@ def _custom(function: Callable) -> Activation:
 
 
 def _unknown(text: str) -> InputError:
+    near = difflib.get_close_matches(text, ACTIVATIONS, 1)
     return InputError(
         f"activation must be one of {', '.join(ACTIVATIONS)}, hermite(k), shifted(name, by), "
         f"piecewise((x, y), ...) or, from Python, a jax.numpy function; got {text[:80]!r}."
+        + (f" Did you mean {near[0]!r}?" if near else "")
     )
 
 

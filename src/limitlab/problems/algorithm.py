@@ -52,7 +52,7 @@ class OnlineSGD(AbstractAlgorithm):
         \qquad \mathcal E = y - f(x)
 
     with the mean over ``batch_size`` samples, gamma = ``learning_rate``, kappa = ``second_layer_rate``. With
-    ``spherical=True`` every w_i is put back on the sphere of radius sqrt(d) after each step.
+    ``spherical=True`` every w_i is put on the sphere of radius sqrt(d) at the start and after each step.
     Clock: t = gamma * step / (p d).
     """
 

@@ -49,7 +49,7 @@ class Committee(AbstractTeacher):
         if a is not None and (a.shape != (self.width,) or not np.all(np.isfinite(a))):
             raise InputError(
                 f"Committee.output_weights must be {self.width} finite numbers, one per unit (width={self.width}); "
-                f"got {np.asarray(a).tolist()!r}."
+                f"got {np.asarray(a).tolist()!r}. Leave it out for all ones."
             )
 
 

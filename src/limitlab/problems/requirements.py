@@ -1,5 +1,7 @@
 """What a rule or a limit asks of a problem, said in one place."""
 
+import numpy as np
+
 from limitlab.errors import LimitUndefinedError
 from limitlab.problems.algorithm import OnlineSGD
 from limitlab.problems.channels import GaussianNoise
@@ -7,6 +9,7 @@ from limitlab.problems.inputs import Gaussian
 from limitlab.problems.losses import SquareLoss
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
+from limitlab.problems.starts import OverlapStart
 
 __all__ = ["check_one_pass_committee"]
 
@@ -44,7 +47,14 @@ def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] =
         fail(
             "Problem.algorithm=OnlineSGD(...)", problem.algorithm, "Other rules have other limits; see limits(problem)."
         )
-    assert problem.student is not None
+    assert problem.student is not None and isinstance(problem.algorithm, OnlineSGD)
+    start = problem.start
+    if problem.algorithm.spherical and isinstance(start, OverlapStart) and np.any(np.diag(start.Q) <= 0):
+        fail(
+            "student units of non-zero norm for a spherical rule (OverlapStart.Q_ii > 0)",
+            f"Q_ii = {np.diag(start.Q).tolist()}",
+            "Give every unit a direction, or use spherical=False.",
+        )
     if problem.student.activation.flat:
         fail(
             "a student activation with a gradient",

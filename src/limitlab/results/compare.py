@@ -81,17 +81,13 @@ class _Side(NamedTuple):
         for name in names:
             array = ds[name]
             if "replica" not in array.dims:  # the same in all replicas, or a result without replicas
-                array = array.drop_vars("replica", errors="ignore").expand_dims(
-                    replica=ds.sizes.get("replica", 1)
-                )
+                array = array.drop_vars("replica", errors="ignore").expand_dims(replica=ds.sizes.get("replica", 1))
             arrays[name] = array.transpose("replica", "time", *_rest(array)).values
         return _Side(arrays, ds.sizes.get("replica", 0))
 
     def lost(self) -> np.ndarray:
         """(replica, time): some variable is not finite."""
-        return np.any(
-            [np.any(~np.isfinite(v.reshape(*v.shape[:2], -1)), axis=2) for v in self.values.values()], axis=0
-        )
+        return np.any([np.any(~np.isfinite(v.reshape(*v.shape[:2], -1)), axis=2) for v in self.values.values()], axis=0)
 
     def take(self, replicas: np.ndarray, times: np.ndarray) -> "_Side":
         values = {name: v[replicas][:, times] for name, v in self.values.items()}
@@ -246,9 +242,7 @@ def _same_start(sim: "xr.Dataset", pred: "xr.Dataset") -> bool:
 
 def _pair(sim: "xr.Dataset", pred: "xr.Dataset") -> tuple["xr.Dataset", "xr.Dataset"]:
     if "replica" not in sim.dims or "replica" not in pred.dims:
-        raise InputError(
-            "paired=True needs replicas on both sides. Leave it out to compare with a single prediction."
-        )
+        raise InputError("paired=True needs replicas on both sides. Leave it out to compare with a single prediction.")
     for name in ("seed", "d"):
         here, there = sim.attrs.get(name), pred.attrs.get(name)
         if here != there:
@@ -262,9 +256,7 @@ def _pair(sim: "xr.Dataset", pred: "xr.Dataset") -> tuple["xr.Dataset", "xr.Data
     return sim.sel(replica=shared), pred.sel(replica=shared)
 
 
-def _shared_times(
-    sim: "xr.Dataset", pred: "xr.Dataset", notes: list[str]
-) -> tuple["xr.Dataset", "xr.Dataset"]:
+def _shared_times(sim: "xr.Dataset", pred: "xr.Dataset", notes: list[str]) -> tuple["xr.Dataset", "xr.Dataset"]:
     for side, ds in (("first", sim), ("second", pred)):
         if "time" not in ds.dims or "time" not in ds.coords:
             raise InputError(
@@ -310,9 +302,7 @@ def _check_problem(sim: "xr.Dataset", pred: "xr.Dataset") -> None:
     if here is None or there is None or here == there:
         return
     a, b = (_flat(json.loads(ds.attrs.get("problem", "{}"))) for ds in (sim, pred))
-    differ = [
-        f"{k} ({a.get(k, 'absent')} / {b.get(k, 'absent')})" for k in sorted({*a, *b}) if a.get(k) != b.get(k)
-    ]
+    differ = [f"{k} ({a.get(k, 'absent')} / {b.get(k, 'absent')})" for k in sorted({*a, *b}) if a.get(k) != b.get(k)]
     raise InputError(
         f"The results are of two different problems; they differ in {'; '.join(differ[:12]) or 'their hash'}"
         ". Make both from one Problem, or pass check_problem=False to compare them all the same."
@@ -321,9 +311,7 @@ def _check_problem(sim: "xr.Dataset", pred: "xr.Dataset") -> None:
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
     if isinstance(value, dict):
-        return {
-            k: v for key, inner in value.items() for k, v in _flat(inner, f"{path}.{key}".lstrip(".")).items()
-        }
+        return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{path}.{key}".lstrip(".")).items()}
     return {path: value}
 
 

@@ -131,8 +131,7 @@ def dataset(
     for name, (dims, values) in data.items():
         if values.ndim != len(dims):
             raise InputError(
-                f"{name} has {values.ndim} axes (shape {values.shape}) but dimensions {dims}. "
-                "Name each axis once."
+                f"{name} has {values.ndim} axes (shape {values.shape}) but dimensions {dims}. Name each axis once."
             )
         for dim, size in zip(dims, values.shape, strict=True):
             if dim in RESERVED_DIMENSIONS and dim not in ("time", "time_2", "term"):
@@ -140,14 +139,10 @@ def dataset(
     try:
         ds = xr.Dataset(data, labels)
     except ValueError as error:
-        raise InputError(
-            f"The variables do not fit together: {error}. Give every dimension one length."
-        ) from error
+        raise InputError(f"The variables do not fit together: {error}. Give every dimension one length.") from error
     for name in map(str, ds.variables):
         about = (
-            VARIABLES[name].long_name
-            if name in VARIABLES
-            else {**RESERVED_DIMENSIONS, **COORDINATES}.get(str(name))
+            VARIABLES[name].long_name if name in VARIABLES else {**RESERVED_DIMENSIONS, **COORDINATES}.get(str(name))
         )
         if about is not None:
             ds[name].attrs["long_name"] = about
@@ -163,12 +158,8 @@ def dataset(
     }
     taken = sorted(set(stamp) & set(attrs or {}))
     if taken:
-        raise InputError(
-            f"attrs may not set {', '.join(taken)}: the schema stamps these itself. Use other names."
-        )
-    ds.attrs = {
-        name: _plain(value) for name, value in {**stamp, **(attrs or {})}.items() if value is not None
-    }
+        raise InputError(f"attrs may not set {', '.join(taken)}: the schema stamps these itself. Use other names.")
+    ds.attrs = {name: _plain(value) for name, value in {**stamp, **(attrs or {})}.items() if value is not None}
     validate(ds)
     return ds
 
@@ -216,9 +207,7 @@ def overlap_dataset(
             if "replica" in dims:
                 axis = dims.index("replica")
                 if values.shape[axis] != 1:
-                    raise InputError(
-                        f"{name} has {values.shape[axis]} replicas; replicated=False needs exactly one."
-                    )
+                    raise InputError(f"{name} has {values.shape[axis]} replicas; replicated=False needs exactly one.")
                 variables[name] = (dims[:axis] + dims[axis + 1 :], np.take(values, 0, axis=axis))
     labels = {"time": np.asarray(times, dtype=float), **(coords or {})}
     return dataset(problem, variables, labels, method=method, reference=reference, attrs=attrs)
@@ -252,15 +241,12 @@ def _check_variable(name: str, dims: tuple[str, ...]) -> None:
     swept_only = dims and not set(dims) & set(RESERVED_DIMENSIONS)
     if name not in VARIABLES and not swept_only:
         raise InputError(
-            f"{name!r} is not a variable of the schema; these are: {', '.join(VARIABLES)}."
-            f"{_near(name, VARIABLES)}"
+            f"{name!r} is not a variable of the schema; these are: {', '.join(VARIABLES)}.{_near(name, VARIABLES)}"
         )
     for dim in dims:
         if dim in RESERVED_DIMENSIONS:
             if dim not in VARIABLES[name].dims:
-                raise InputError(
-                    f"{name} may not have the dimension {dim!r}; it may have {VARIABLES[name].dims}."
-                )
+                raise InputError(f"{name} may not have the dimension {dim!r}; it may have {VARIABLES[name].dims}.")
         elif not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", dim) or _near(dim, RESERVED_DIMENSIONS):
             raise InputError(
                 f"{dim!r} of {name} is neither a reserved dimension ({', '.join(RESERVED_DIMENSIONS)}) nor "
@@ -272,9 +258,7 @@ def _check_status(ds: "xr.Dataset") -> None:
     if "status" in ds:
         unknown = sorted(set(ds["status"].values.ravel().tolist()) - set(STATUSES))
         if unknown:
-            raise InputError(
-                f"status must be one of {', '.join(STATUSES)}; got {', '.join(map(repr, unknown))}."
-            )
+            raise InputError(f"status must be one of {', '.join(STATUSES)}; got {', '.join(map(repr, unknown))}.")
     for name, variable in ds.data_vars.items():
         if variable.dtype.kind not in "fc":
             continue
@@ -282,15 +266,12 @@ def _check_status(ds: "xr.Dataset") -> None:
         if not bool(nan.any()):
             continue
         if "status" not in ds:
-            raise InputError(
-                f"{name} has NaN but the Dataset has no status that says why. Add the variable status."
-            )
+            raise InputError(f"{name} has NaN but the Dataset has no status that says why. Add the variable status.")
         ok = ds["status"] == "ok"
         ok = ok.all([dim for dim in ok.dims if dim not in nan.dims])
         if bool((nan & ok).any()):
             raise InputError(
-                f'{name} has NaN where status is "ok". Say there how the run ended: '
-                f"{', '.join(STATUSES[1:])}."
+                f'{name} has NaN where status is "ok". Say there how the run ended: {", ".join(STATUSES[1:])}.'
             )
 
 

@@ -33,9 +33,7 @@ def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
     except InputError as error:
         raise InputError(f"The Dataset cannot be saved to {path}: {error}") from error
     if path.is_dir():
-        raise ResultFileError(
-            f"{path} is a folder. Give the name of a file in it, such as {path / 'result.nc'}."
-        )
+        raise ResultFileError(f"{path} is a folder. Give the name of a file in it, such as {path / 'result.nc'}.")
     name = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.part"))
     try:
         encoded = _encode(ds)
