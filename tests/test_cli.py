@@ -285,7 +285,7 @@ def test_a_bad_problem_is_refused_by_field_value_and_remedy(tmp_path, name):
         ("predict", ["--set", "dd=3"], ["--set", "'dd'", "Did you mean 'd'"]),
         ("predict", ["--set", "d"], ["--set", "'d'", "field=value"]),
         ("predict", ["--set", "seed=abc"], ["--set seed", "int", "'abc'"]),
-        ("predict", ["--set", "rtol=5"], ["rtol", "5.0", "1e-9"]),
+        ("predict", ["--set", "rtol=5"], ["rtol", "5.0", "1e-10"]),
     ],
 )
 def test_a_bad_option_is_refused_by_name_value_and_remedy(folder, tmp_path, monkeypatch, command, words, message):

@@ -6,6 +6,7 @@ about that thing must not.
 """
 
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -96,11 +97,24 @@ def escape_data(**truth):
     }
 
 
+KNOWN = {}
+
+
+@functools.wraps(exit_time)
+def remembered(problem, d, threshold, average="quenched", **more):
+    """exit_time, each value computed once for all tests."""
+    key = ll.spec_hash(problem), d, threshold, average, *more.items()
+    if key not in KNOWN:
+        KNOWN[key] = exit_time(problem, d, threshold, average, **more)
+    return KNOWN[key]
+
+
 @pytest.fixture
 def fake_wide(monkeypatch):
     """escape-wide with few points and made-up runs: they leave when the formula says (times ``late``)."""
     monkeypatch.setattr(escape_wide, "CURVE", [0.05, 0.1, 0.15])
     monkeypatch.setattr(escape_wide, "STARTS", 16)
+    monkeypatch.setattr(escape_wide, "exit_time", remembered)
     settings = {"late": 1.0, "learns": True}
 
     def risks(problem, d, times, replicas):
@@ -109,7 +123,7 @@ def fake_wide(monkeypatch):
         if of.width > 1 and of.Gamma > 1 / 6:
             share = 1 - 0.1 * np.sin(np.minimum(times, 2.0))[:, None] + 0.01 * rng.standard_normal(replicas)
             return start * np.where(times[:, None] == 0, 1.0, share)
-        theory = exit_time(problem, d, escape_wide.THRESHOLD, "noise_corrected", starts=16)
+        theory = remembered(problem, d=d, threshold=escape_wide.THRESHOLD, average="noise_corrected", starts=16)
         leave = theory.time * settings["late"] * (1 + 0.1 * rng.standard_normal(replicas))
         lost = 1 / (1 + 4 * np.exp(-of.growth * (times[:, None] - leave)))  # 0.2 at the exit
         lost = lost - lost[:1]

@@ -45,10 +45,11 @@ def test_erf_overlaps_equal_independent_code(p, k, variance, spherical, trained)
         second_layer_rate=0.7,
     )
     times = np.array([0.1, 1.0, 10.0])
+    norm = np.sqrt(np.diag(start.Q)) if spherical else np.ones(p)  # the rule puts the start on the sphere
     other = solve(
         lambda O, c, n: erf_moments(O, c, p, n),
-        start.Q,
-        start.M,
+        start.Q / np.outer(norm, norm),
+        start.M / norm[:, None],
         start.P,
         a,
         a_star,

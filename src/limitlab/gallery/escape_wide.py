@@ -1,4 +1,4 @@
-r"""What width gains: samples to leave the plateau against the learning rate, for p = 1, 2, 4, 8 (seed 1).
+r"""What width gains: samples to leave the plateau against the learning rate, for p = 1, 2, 4, 8.
 
 .. math::
     \frac nd = \frac{\log(\ldots)}{8\,\Gamma\,(1 - \Gamma c_p)}, \qquad

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY", "problems"]
 
 WIDTHS, RATE, TILT = (2, 3), {2: 1.5, 3: 1.0}, 0.2
-TIMES = {2: np.linspace(0, 40, 41), 3: np.linspace(0, 30, 41)}
+TIMES = {p: np.concatenate([np.arange(0, 3, 0.25), np.linspace(3, end, 30)]) for p, end in ((2, 40), (3, 30))}
 D, REPLICAS = 2000, 64
 TILTS = [1e-2, 1e-3, 1e-4, 1e-5]
 LONG = np.linspace(0, 300, 301)
@@ -89,32 +89,38 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
 
 
 def figure(data: "dict[str, xr.Dataset]") -> "Figure":
-    fig, axes = new_figure(3, width=4.2, height=3.8)
-    for panel, p in zip(axes, WIDTHS, strict=False):
+    fig, (two, three, apart, lasts) = new_figure(4, width=5.0, height=3.5)
+    for panel, p in ((two, 2), (three, 3)):
         ode, sgd = data[f"ode_{p}"], data[f"sgd_{p}"]
-        for (i, r), colour, label in (
-            ((0, 0), palette[0], "own teacher unit"),
-            ((0, 1), palette[1], "other teacher unit"),
-        ):
-            panel.plot(ode.time, ode.M[:, i, r], color=colour, label=f"ODE, {label}")
-            some = sgd.M[::3, :, i, r]
+        for r, colour, label in ((0, palette[0], "its own"), (1, palette[1], "another")):
+            panel.plot(ode["time"], ode["M"][:, 0, r], color=colour, label=f"M with {label} teacher unit")
+            some = sgd["M"][::2, :, 0, r]
             error = some.std("replica", ddof=1) / np.sqrt(some.sizes["replica"])
-            panel.errorbar(some.time, some.mean("replica"), error, fmt="o", color=colour, ms=4, capsize=2)
-        panel.plot(ode.time, ode.risk, color="0.4", ls="--", label="risk, ODE")
-        panel.errorbar([], [], [], fmt="o", color="black", ms=4, label=f"SGD, d = {D}")
-        style_axes(panel, x="time t = γ·step/(p·d)", y="overlap M" if p == WIDTHS[0] else "")
-        panel.set_title(f"p = k = {p}, γ = {RATE[p]:g}", fontsize="medium", loc="left")
-    closer = data["tilts"].sel(tilt=1e-3)
-    for r, colour in ((0, palette[0]), (1, palette[1])):
-        words = "ODE, asymmetry 0.001" if r == 0 else None
-        axes[0].plot(closer.time, closer.M[:, 0, r], ":", color=colour, label=words)
-    axes[0].set_xlim(-1, TIMES[2][-1])
-    axes[0].legend(fontsize="small", frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.8))
-    lengths = [length(data["tilts"].sel(tilt=t)) for t in TILTS]
-    axes[2].plot(TILTS, lengths, "o-", color=palette[2])
-    axes[2].set_xscale("log")
-    style_axes(axes[2], x="asymmetry of the start", y="time at which M$_{00}$ − M$_{01}$ = 1/2")
-    axes[2].set_title("The plateau lasts log(1/asymmetry)", fontsize="medium", loc="left")
+            panel.errorbar(some["time"], some.mean("replica"), error, fmt="o", color=colour, ms=4, capsize=2)
+        panel.plot(ode["time"], ode["risk"], color="0.4", ls="--", label="risk")
+        panel.errorbar([], [], [], fmt="o", color="black", ms=4, label=f"SGD, d = {D} (lines: ODE)")
+        style_axes(panel, x="time t = γ·step/(p·d)", y="overlap M, risk")
+        panel.set_title(f"p = k = {p}: M grows together, then apart", fontsize="medium", loc="left")
+    two.legend(fontsize="small", frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.55))
+
+    times, colours = data["tilts"]["time"], [palette[6], palette[1], palette[0], palette[2]]
+    for tilt, colour in zip(TILTS, colours, strict=True):
+        one = data["tilts"].sel(tilt=tilt)
+        apart.plot(times, specialised(one), color=colour, label=f"$10^{{{round(np.log10(tilt))}}}$")
+        lasts.plot(tilt, length(one), "o", color=colour, ms=7)
+    apart.axhline(0.5, color="0.6", lw=1, ls=":")
+    apart.set_xlim(0, 2 * length(data["tilts"].sel(tilt=TILTS[-1])) - length(data["tilts"].sel(tilt=TILTS[0])))
+    apart.legend(title="asymmetry", fontsize="small", title_fontsize="small", frameon=False)
+    style_axes(apart, x="time t = γ·step/(p·d)", y="specialisation M$_{00}$ − M$_{01}$")
+    apart.set_title("Ten times closer to symmetry: later by the same time", fontsize="medium", loc="left")
+    slope, constant = np.polyfit(np.log(TILTS), [length(data["tilts"].sel(tilt=t)) for t in TILTS], 1)
+    lasts.plot(
+        TILTS, constant + slope * np.log(TILTS), color="0.6", lw=1, zorder=0, label=f"slope {-slope:.1f} per e-fold"
+    )
+    lasts.set_xscale("log")
+    lasts.legend(fontsize="small", frameon=False)
+    style_axes(lasts, x="asymmetry of the start", y="time of M$_{00}$ − M$_{01}$ = 1/2")
+    lasts.set_title("The plateau lasts log(1/asymmetry)", fontsize="medium", loc="left")
     fig.suptitle("Soft committee machines stay on a symmetric plateau, then specialise (erf)")
     return fig
 

@@ -89,7 +89,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         for axes, runs in ((left, sgd.risk), (right, sgd.a.mean("student"))):
             some = runs.isel(time=slice(0, None, 3))
             error = some.std("replica", ddof=1) / np.sqrt(some.sizes["replica"])
-            label = f"SGD, d = {D}" if axes is left else None
+            label = f"SGD, d = {D}, {REPLICAS} runs" if axes is left and kind == "trained" else None
             axes.errorbar(some.time, some.mean("replica"), error, fmt="o", color=colour, ms=4, capsize=2, label=label)
     weights = data["trained_weights"]
     left.plot(weights.time, weights.risk, color="0.75", lw=0.6, zorder=0)
@@ -101,8 +101,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     style_axes(left, x="time t = γ·step/(p·d)", y="risk R")
     style_axes(right, x="time t = γ·step/(p·d)", y="mean second-layer weight a")
     left.set_title("Fixed a stalls, trained a learns", fontsize="medium", loc="left")
-    right.set_title("The second layer finds the teacher's", fontsize="medium", loc="left")
-    fig.suptitle("Training both layers: SGD follows the overlap equations (erf, p = 2, k = 1, γ = κ = 2)")
+    right.set_title("The second layer grows towards the teacher's", fontsize="medium", loc="left")
+    fig.suptitle("Training both layers learns what one layer cannot (erf, p = 2, k = 1, γ = κ = 2)")
     return fig
 
 

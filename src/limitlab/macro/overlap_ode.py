@@ -70,6 +70,9 @@ def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps, copies: 
     return Overlaps(dQ, dM, jnp.zeros_like(overlaps.P), da)
 
 
+_draw = eqx.filter_jit(initial_overlaps)
+
+
 def _flow(overlaps: Overlaps, args: tuple[Problem, AbstractFieldSum, jax.Array]) -> Overlaps:
     problem, sums, copies = args
     return drift(problem, sums, overlaps, copies)
@@ -136,7 +139,7 @@ class OverlapODE(AbstractLimit):
         """Where the ODE of one replica starts."""
         if self.d is None:
             return limit_overlaps(problem)
-        return initial_overlaps(problem, start_key(self.seed, replica), self.d)
+        return _draw(as_arrays(problem), start_key(self.seed, replica), jnp.asarray(float(self.d)))
 
     def solve(self, problem: Problem, times: np.ndarray):
         runs = [self._run(problem, times, r) for r in range(self.replicas if self.d is not None else 1)]

@@ -111,7 +111,7 @@ def _step(
 
 
 @eqx.filter_jit
-def _begin(problem: Problem, seed: int, index: jax.Array, d: Any) -> tuple[Overlaps, jax.Array]:
+def _begin(problem: Problem, seed: Any, index: jax.Array, d: Any) -> tuple[Overlaps, jax.Array]:
     stream = jax.random.fold_in(jax.random.key(seed), 3)  # 0: starts; 1, 2: simulate
     keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(index)
     return jax.vmap(lambda r: initial_overlaps(problem, start_key(seed, r), d))(index), keys
@@ -222,7 +222,7 @@ class OverlapSDE(AbstractLimit):
         # The start is not part of the motion: without it one compilation serves all kinds of start.
         args = (eqx.tree_at(lambda p: p.start, live, None), as_arrays(error_sum(problem, self.method)))
         dimension, reach = jnp.asarray(float(self.d)), jnp.asarray(float(longest))
-        begin, keys = _begin(live, self.seed, jnp.arange(self.replicas), dimension)
+        begin, keys = _begin(live, jnp.asarray(self.seed), jnp.arange(self.replicas), dimension)
         zero, count = jnp.zeros(self.replicas), jnp.zeros(self.replicas, int)
         rate = SOFT_START * TURN / reach + zero
         paths = _Path(begin, zero, zero, rate, count, count, jnp.ones(self.replicas, bool))

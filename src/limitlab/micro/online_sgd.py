@@ -56,13 +56,13 @@ def run_online_sgd(
 
     live, dim = as_arrays(problem), jnp.asarray(float(d))
     index = jnp.arange(replicas)
-    start = jax.vmap(lambda r: initial_overlaps(live, start_key(seed, r), dim))(index)
+    start = _starts(live, dim, jax.vmap(lambda r: start_key(seed, r))(index))
     stream = jax.random.fold_in(jax.random.key(seed), 1)
     keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(index)
     if representation == "weights":
         frame = jax.random.fold_in(jax.random.key(seed), 2)
-        make = jax.jit(jax.vmap(lambda o, r: realise(o, jax.random.fold_in(frame, r), d)))
-        state, step, look = make(start, index), weights_step, _look_at_weights
+        frames = jax.vmap(lambda r: jax.random.fold_in(frame, r))(index)
+        state, step, look = _realise_all(start, frames, d), weights_step, _look_at_weights
     else:
         state, step, look = start, partial(overlaps_step, min(p + k, d)), _look_at_overlaps
     run = Run(state, jnp.ones(replicas, bool), jnp.full(replicas, -1))
@@ -119,6 +119,16 @@ def _check_memory(needed: int, representation: str) -> None:
             f"simulate needs about {needed / 2**30:.1f} GiB, this machine has {have / 2**30:.1f} GiB. "
             f"Use fewer replicas or times; {remedy}."
         )
+
+
+@eqx.filter_jit
+def _starts(problem: Problem, d: jax.Array, keys: jax.Array) -> Overlaps:
+    return jax.vmap(lambda key: initial_overlaps(problem, key, d))(keys)
+
+
+@eqx.filter_jit
+def _realise_all(start: Overlaps, keys: jax.Array, d: int) -> Weights:
+    return jax.vmap(lambda o, key: realise(o, key, d))(start, keys)
 
 
 @eqx.filter_jit

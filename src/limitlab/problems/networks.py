@@ -15,6 +15,11 @@ class AbstractTeacher(eqx.Module):
     """Something that turns an input into a clean output."""
 
 
+def _plain(width):
+    """A NumPy integer as a plain one, so that it can be static."""
+    return int(width) if isinstance(width, np.integer) else width
+
+
 def _weights(value) -> np.ndarray | None:
     return None if value is None else np.asarray(value, dtype=float)
 
@@ -37,7 +42,7 @@ class Committee(AbstractTeacher):
         start says).
     """
 
-    width: int = eqx.field(static=True)
+    width: int = eqx.field(static=True, converter=_plain)
     activation: Activation = eqx.field(converter=activation, default="erf")
     second_layer: str = eqx.field(static=True, default="fixed")
     output_weights: np.ndarray | None = eqx.field(converter=_weights, default=None)
