@@ -247,5 +247,7 @@ def _draw(results: list, path: Path, force: bool, variables: list[str] | None = 
 def _first_line(thing: Any) -> str:
     """What a thing is: the first paragraph of its docstring."""
     import inspect
+    import re
 
-    return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").rstrip(".:")
+    text = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").rstrip(".:")
+    return re.sub(r":math:`([^`]*)`", lambda m: m.group(1).replace("\\to", "->").replace("\\", ""), text)
