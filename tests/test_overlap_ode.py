@@ -217,3 +217,12 @@ def test_overlaps_are_a_pytree_with_a_joint_gram_matrix():
     o = Overlaps(jnp.eye(2), jnp.ones((2, 1)), jnp.ones((1, 1)), jnp.ones(2))
     assert o.omega.shape == (3, 3)
     assert bool(jnp.all(o.omega == o.omega.T))
+
+
+def test_overlaps_stay_symmetric_and_the_risk_positive_above_the_learning_bound():
+    """An antisymmetric part of Q begun by rounding, or a step of rounding size at a save time, must not end a run."""
+    problem = ll.library.escaping_mediocrity(width=4, learning_rate=4 / 3)
+    pred = ll.predict(problem, ll.OverlapODE(d=1000, replicas=8), np.linspace(0, 7.16, 61))
+    assert set(pred.status.values.tolist()) == {"ok"}
+    np.testing.assert_array_equal(pred.Q, pred.Q.transpose("time", "replica", "student_2", "student"))
+    assert float(pred.risk.min()) > 0.5 * float(pred.risk.isel(time=0).min())

@@ -230,3 +230,13 @@ def test_progress_is_reported_up_to_the_last_step():
         progress=lambda done, total, label: seen.append((done, total)),
     )
     assert seen[-1][0] == seen[-1][1] == 120
+
+
+def test_a_second_simulation_of_the_same_shape_compiles_nothing():
+    from limitlab.micro.online_sgd import _advance
+
+    problem = committee(p=2, k=2)
+    ll.simulate(problem, 50, [0.1], replicas=3, seed=1, representation="overlaps")
+    before = _advance._cached._cache_size()
+    ll.simulate(committee(p=2, k=2, learning_rate=0.7), 80, [0.2], replicas=3, seed=2, representation="overlaps")
+    assert _advance._cached._cache_size() == before

@@ -67,7 +67,8 @@ def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps, copies: 
         dM = dM - overlaps.M * radial[:, None]
         dQ = dQ - overlaps.Q * (radial[:, None] + radial[None, :])
     da = algorithm.second_layer_rate * moments.I[:p] if student.second_layer == "trained" else jnp.zeros_like(a)
-    return Overlaps(dQ, dM, jnp.zeros_like(overlaps.P), da)
+    # Symmetric to the last bit: on the sphere an antisymmetric part of Q, begun by rounding, would grow.
+    return Overlaps((dQ + dQ.T) / 2, dM, jnp.zeros_like(overlaps.P), da)
 
 
 _draw = eqx.filter_jit(initial_overlaps)

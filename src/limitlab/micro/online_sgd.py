@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import equinox as eqx
 import jax
@@ -64,7 +64,7 @@ def run_online_sgd(
         frames = jax.vmap(lambda r: jax.random.fold_in(frame, r))(index)
         state, step, look = _realise_all(start, frames, d), weights_step, _look_at_weights
     else:
-        state, step, look = start, partial(overlaps_step, min(p + k, d)), _look_at_overlaps
+        state, step, look = start, _chain(min(p + k, d)), _look_at_overlaps
     run = Run(state, jnp.ones(replicas, bool), jnp.full(replicas, -1))
     march = partial(_advance, step, live, dim, keys)
     path, run = _march(march, look, run, targets, progress, f"SGD, d = {d}")
@@ -90,6 +90,12 @@ def run_online_sgd(
     )
     batch = problem.algorithm.batch_size  # type: ignore[union-attr]
     return data.assign_coords(step=("time", targets), samples=("time", targets * batch))
+
+
+@cache
+def _chain(columns: int) -> Callable:
+    """One object per number of columns: a new one at each call would be compiled anew."""
+    return partial(overlaps_step, columns)
 
 
 def _check_dimension(problem: Problem, d: int) -> None:

@@ -83,8 +83,8 @@ def _solve(drift, start, t0, times, args, rtol, atol, bound, method, max_steps):
 
     explicit = method == "explicit"
     # Steps end on the asked times: the interpolant between steps is not error-controlled, and for steps of order 8
-    # it was a hundred times less accurate than the steps.
-    controller = diffrax.PIDController(rtol=rtol, atol=atol, dtmin=1e-13, force_dtmin=False)
+    # it was a hundred times less accurate than the steps. Landing on one may leave a step of rounding size: dtmin.
+    controller = diffrax.PIDController(rtol=rtol, atol=atol, dtmin=1e-16, force_dtmin=False)
     controller = diffrax.ClipStepSizeController(controller, step_ts=times)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, a: ravel_pytree(drift(shaped(y), a))[0]),
