@@ -350,7 +350,14 @@ def test_ctrl_c_in_a_real_process_leaves_nothing_behind(folder, tmp_path):
         "--progress",
     ]
     command = [sys.executable, "-m", "limitlab.cli", "simulate", str(folder / "my.toml"), *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # a shell that runs the tests in the background makes them ignore interrupts, and so would this process
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stderr is not None
         lines = [process.stderr.readline()]
         while "left" not in lines[-1]:  # until it computes: "SGD, d = 1000: 0 %, 9000 s left"

@@ -342,7 +342,7 @@ def test_bare_datasets_with_a_time_dimension_are_enough():
     assert [entry.variable for entry in gap.entries] == ["x"]
     with pytest.raises(InputError, match="share no variable over time"):
         compare(sim, pred[["y"]])
-    with pytest.raises(InputError, match="needs trajectories over time"):
+    with pytest.raises(InputError, match="needs two results of one kind"):
         compare(sim, pred.isel(time=0))
     mixed = pred.expand_dims(particle=3).assign(z=("time", np.zeros(5)))
     gap = compare(sim.assign(z=sim["x"]), mixed)
@@ -382,3 +382,25 @@ def test_a_comparison_is_frozen():
     gap = compare(result(), PRED)
     with pytest.raises(AttributeError):
         gap.agrees = False  # type: ignore[misc]
+
+
+def test_runs_that_all_end_at_once_do_not_agree():
+    """Nothing was compared: only the common start is left."""
+    lost = np.full((4, 3), np.nan)
+    lost[:, 0] = 1.0
+    times = {"time": np.arange(3.0)}
+    sim = xr.Dataset({"x": (("replica", "time"), lost)}, times)
+    gap = compare(sim, xr.Dataset({"x": ("time", lost[0])}, times))
+    assert not gap.agrees
+    assert gap.verdict.startswith("NOTHING TO COMPARE")
+
+
+def test_iterations_and_fixed_points_compare_too():
+    rng = np.random.default_rng(1)
+    steps = {"iteration": np.arange(4)}
+    sim = xr.Dataset({"m": (("iteration", "replica"), 1 + 0.1 * rng.normal(size=(4, 64)))}, steps)
+    gap = compare(sim, xr.Dataset({"m": ("iteration", np.ones(4))}, steps))
+    assert gap.agrees and "iterations: 4" in gap.verdict and "iteration" in gap.table.dims
+    point = compare(sim.isel(iteration=0, drop=True), xr.Dataset({"m": ((), 1.0)}))
+    assert point.agrees and "time" not in point.table.dims
+    assert not compare(sim.isel(iteration=0, drop=True), xr.Dataset({"m": ((), 1.2)})).agrees

@@ -226,3 +226,30 @@ def test_overlaps_stay_symmetric_and_the_risk_positive_above_the_learning_bound(
     assert set(pred.status.values.tolist()) == {"ok"}
     np.testing.assert_array_equal(pred.Q, pred.Q.transpose("time", "replica", "student_2", "student"))
     assert float(pred.risk.min()) > 0.5 * float(pred.risk.isel(time=0).min())
+
+
+@pytest.mark.parametrize("P12", [1.0, -1.0])
+def test_exactly_parallel_relu_teachers(P12):
+    """A copy of a teacher is the teacher; an antiparallel one is the limit of an almost antiparallel one."""
+    m = np.array([[0.3], [-0.1]])
+
+    def problem(P, M):
+        return ll.Problem(
+            teacher=ll.Committee(width=len(P), activation="relu"),
+            channel=ll.GaussianNoise(variance=0.1),
+            student=ll.Committee(width=2, activation="relu"),
+            loss=ll.SquareLoss(),
+            start=ll.OverlapStart(Q=np.eye(2), M=M, P=P),
+            algorithm=ll.OnlineSGD(learning_rate=0.1),
+        )
+
+    def risk(P, M):
+        ds = ll.predict(problem(np.array(P), M), ll.OverlapODE(), times=[0.5, 5.0])
+        assert str(ds.status.values) == "ok"
+        return ds.risk.values
+
+    near = P12 * (1 - 1e-12)
+    pair = risk([[1.0, P12], [P12, 1.0]], np.c_[m, P12 * m])
+    np.testing.assert_allclose(pair, risk([[1.0, near], [near, 1.0]], np.c_[m, P12 * m]), rtol=1e-6)
+    if P12 == 1.0:
+        np.testing.assert_allclose(pair, risk([[1.0]], m), rtol=1e-8)

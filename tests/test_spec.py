@@ -62,12 +62,16 @@ PARTS = {
         ll.HingeLoss(),
         ll.MaxMargin(),
         ll.PhaseRetrievalLoss(prefactor=0.5),
+        ll.HuberLoss(scale=0.5),
+        ll.PseudoHuberLoss(scale=2.0),
+        ll.CustomLoss("square", of="residual"),
     ],
     "start": [
         ll.RandomStart(scale=0.5, sphere=True, second_layer="gaussian", P=[[1.0, 0.1], [0.1, 2.0]]),
         ll.RandomStart(),
         ll.OverlapStart(Q=[[1.0, 0.1], [0.1, 1.0]], M=[[0.1, 0.2], [1 / 3, 0.0]], P=np.eye(2)),
         ll.InformedStart(overlap=-0.3),
+        ll.SpectralStart(overlap=0.2),
     ],
     "algorithm": [
         ll.OnlineSGD(learning_rate=0.1 + 0.2, spherical=True, batch_size=7, second_layer_rate=0.0),
@@ -75,7 +79,7 @@ PARTS = {
         ll.StochasticGD(learning_rate=0.1, batch_fraction=0.2),
         ll.PersistentSGD(learning_rate=0.1, batch_fraction=0.2, persistence_time=3.0),
         ll.Langevin(learning_rate=0.1, temperature=0.01),
-        ll.GAMP(damping=0.5),
+        ll.GAMP(damping=0.5, iterations=7, tolerance=1e-3, variances="vector", precision="float32"),
         ll.ERM(penalty=1e-5),
     ],
 }
@@ -110,6 +114,15 @@ def test_the_examples_cover_every_known_part():
     known = {name for group in known_kinds().values() for name in group}
     assert shown == known
     assert len(known) > 25
+
+
+def test_a_channel_of_ones_own_has_a_hash_but_no_file():
+    own = [ll.CustomBinary(lambda z, k=k: jax.nn.sigmoid(k * z)) for k in (1.0, 2.0, 1.0)]
+    problems = [ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), channel=c, sample_ratio=1.0) for c in own]
+    first, second, third = (spec_hash(p) for p in problems)
+    assert first == third != second
+    with pytest.raises(SpecError):
+        dumps(problems[0])
 
 
 def test_equal_sees_a_change_in_the_last_bit():

@@ -159,3 +159,9 @@ def test_bad_places_and_bad_datasets_are_refused_before_anything_is_written(tmp_
     with pytest.raises(InputError, match=r"cannot be saved .*lacks the attributes"):
         save(xr.Dataset({"risk": ("time", [1.0])}), tmp_path / "a.nc")
     assert not os.listdir(tmp_path)
+
+
+def test_only_results_are_saved(tmp_path):
+    with pytest.raises(InputError, match="save needs a result"):
+        save(3, tmp_path / "x.nc")
+    assert not list(tmp_path.iterdir())

@@ -23,7 +23,11 @@ from limitlab.analysis.hermite import (  # noqa: E402
     information_exponent,
     sample_complexity_class,
 )
+from limitlab.analysis.landscape import free_entropy  # noqa: E402
+from limitlab.analysis.penalty import OptimalPenalty, optimal_penalty, separability_threshold  # noqa: E402
+from limitlab.analysis.phases import phase_diagram  # noqa: E402
 from limitlab.analysis.regime import regime, regime_diagram, regime_of  # noqa: E402
+from limitlab.analysis.thresholds import Thresholds, thresholds  # noqa: E402
 from limitlab.cite import cite  # noqa: E402
 from limitlab.errors import (  # noqa: E402
     ConvergenceError,
@@ -33,12 +37,15 @@ from limitlab.errors import (  # noqa: E402
     ResultFileError,
     SpecError,
 )
+from limitlab.macro.bayes_optimal import BayesOptimal  # noqa: E402
+from limitlab.macro.erm_asymptotics import ERMAsymptotics  # noqa: E402
 from limitlab.macro.high_dim_mean_field import HighDimMeanField  # noqa: E402
 from limitlab.macro.limit import AbstractLimit  # noqa: E402
 from limitlab.macro.linear_noise import linear_noise  # noqa: E402
 from limitlab.macro.overlap_ode import AccuracyWarning, OverlapODE  # noqa: E402
 from limitlab.macro.overlap_sde import OverlapSDE  # noqa: E402
 from limitlab.macro.predict import limits, predict  # noqa: E402
+from limitlab.macro.state_evolution import StateEvolution  # noqa: E402
 from limitlab.micro.simulate import simulate  # noqa: E402
 from limitlab.plot import plot  # noqa: E402
 from limitlab.problems import library  # noqa: E402
@@ -53,6 +60,8 @@ from limitlab.problems.algorithm import (  # noqa: E402
     StochasticGD,
 )
 from limitlab.problems.channels import (  # noqa: E402
+    CustomBinary,
+    CustomChannel,
     Door,
     GaussianNoise,
     Logistic,
@@ -68,10 +77,13 @@ from limitlab.problems.inputs import (  # noqa: E402
     IsotropicMixture,
 )
 from limitlab.problems.losses import (  # noqa: E402
+    CustomLoss,
     HingeLoss,
+    HuberLoss,
     LogisticLoss,
     MaxMargin,
     PhaseRetrievalLoss,
+    PseudoHuberLoss,
     SquareLoss,
 )
 from limitlab.problems.networks import Committee, SingleIndex  # noqa: E402
@@ -82,7 +94,7 @@ from limitlab.problems.priors import (  # noqa: E402
     RademacherPrior,
 )
 from limitlab.problems.problem import Problem  # noqa: E402
-from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart  # noqa: E402
+from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart, SpectralStart  # noqa: E402
 from limitlab.results.compare import Comparison, compare  # noqa: E402
 from limitlab.results.store import load, save  # noqa: E402
 from limitlab.spec import load_spec, save_spec, spec_hash  # noqa: E402
@@ -91,18 +103,34 @@ from limitlab.sweep import sweep  # noqa: E402
 
 __version__ = "0.1.0"
 
+
+def __getattr__(name: str):
+    """scikit-learn is slow to import: only when its estimator is asked for."""
+    if name == "GAMPEstimator":
+        from limitlab.micro.estimator import GAMPEstimator
+
+        return GAMPEstimator
+    raise AttributeError(f"module 'limitlab' has no attribute {name!r}")
+
+
 __all__ = [
     "AbstractLimit",
     "AccuracyWarning",
     "Activation",
     "AnisotropicMixture",
+    "BayesOptimal",
     "Committee",
     "Comparison",
     "ConvergenceError",
+    "CustomBinary",
+    "CustomChannel",
+    "CustomLoss",
     "Door",
     "ERM",
+    "ERMAsymptotics",
     "ExitTime",
     "GAMP",
+    "GAMPEstimator",
     "GaussBernoulliPrior",
     "Gaussian",
     "GaussianNoise",
@@ -110,6 +138,7 @@ __all__ = [
     "GradientDescent",
     "HighDimMeanField",
     "HingeLoss",
+    "HuberLoss",
     "Hypercube",
     "InformedStart",
     "InputError",
@@ -123,6 +152,7 @@ __all__ = [
     "MaxMargin",
     "Modulus",
     "OnlineSGD",
+    "OptimalPenalty",
     "OverlapODE",
     "OverlapSDE",
     "OverlapStart",
@@ -130,6 +160,7 @@ __all__ = [
     "PersistentSGD",
     "PhaseRetrievalLoss",
     "Problem",
+    "PseudoHuberLoss",
     "RademacherPrior",
     "RandomStart",
     "Rectified",
@@ -137,9 +168,12 @@ __all__ = [
     "Sign",
     "SingleIndex",
     "SpecError",
+    "SpectralStart",
     "SquareLoss",
     "SquaredModulus",
+    "StateEvolution",
     "StochasticGD",
+    "Thresholds",
     "Weights",
     "activation",
     "asymptotic_risk",
@@ -148,6 +182,7 @@ __all__ = [
     "critical_learning_rate",
     "errors",
     "exit_time",
+    "free_entropy",
     "hermite",
     "hermite_coefficients",
     "information_exponent",
@@ -159,7 +194,9 @@ __all__ = [
     "measure",
     "measured_exit_time",
     "optimal_learning_rate",
+    "optimal_penalty",
     "overparametrisation_gain",
+    "phase_diagram",
     "piecewise",
     "plot",
     "predict",
@@ -170,8 +207,10 @@ __all__ = [
     "sample_complexity_class",
     "save",
     "save_spec",
+    "separability_threshold",
     "shifted",
     "simulate",
     "spec_hash",
     "sweep",
+    "thresholds",
 ]

@@ -14,6 +14,9 @@ __all__ = ["cite", "references"]
 # Sources of parts, by class name. A part may also say so itself, with a class attribute ``reference``.
 _PARTS: dict[str, tuple[str, ...]] = {
     "OnlineSGD": ("saad1995online",),
+    "GAMP": ("rangan2011generalized",),
+    "ERM": ("aubin2020generalization",),
+    "SpectralStart": ("mondelli2019fundamental",),
     "RandomStart": ("benarous2021online",),  # overlaps of order d^-1/2 and the time they cost
 }
 _SPHERICAL = ("benarous2021online", "arnaboldi2023escaping")

@@ -29,7 +29,7 @@ __all__ = ["new_figure", "palette", "plot", "save_figure", "style_axes"]
 
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-PANELS = ("risk", "train_loss", "generalisation_error", "mse", "M", "Q", "a", "m", "q", "V", "fourier")
+PANELS = ("risk", "train_loss", "generalisation_error", "mse", "M", "Q", "a", "m", "q", "V", "fourier", "free_entropy")
 POSITIVE = ("risk", "train_loss", "generalisation_error", "mse")  # may be drawn on a logarithmic axis
 NAMED_CURVES = 8  # a panel with more curves draws them thin and does not name each
 DRAWN_CURVES = 60  # and of still more it draws so many, spread evenly
@@ -116,7 +116,7 @@ def _sources(datasets: list) -> list[Source]:
 
 def _unswept(ds: "xr.Dataset") -> "Iterator[tuple[xr.Dataset, str]]":
     """The points of a sweep one by one, each with words that say which it is."""
-    swept = [dim for dim in ds.dims if dim not in RESERVED_DIMENSIONS]
+    swept = [dim for dim in ds.dims if dim not in RESERVED_DIMENSIONS and dim != _along(ds)]
     for index in product(*(range(ds.sizes[dim]) for dim in swept)):
         point = ds.isel(dict(zip(swept, index, strict=True)))
         yield point, ", ".join(f"{dim} = {short(point[dim].values[()])}" for dim in swept)
@@ -129,8 +129,15 @@ def _variable(ds: "xr.Dataset", name: str) -> "xr.DataArray | None":
     return ds[name] if name in ds.data_vars else None
 
 
+def _along(data: "xr.Dataset | xr.DataArray") -> str | None:
+    """The horizontal axis: time, iterations, overlaps, or else the swept number with most values."""
+    own = next((dim for dim in ("time", "iteration", "overlap") if dim in data.dims), None)
+    swept = [str(dim) for dim in data.dims if dim not in RESERVED_DIMENSIONS and data[dim].dtype.kind in "fiu"]
+    return own or max(swept, key=lambda dim: data.sizes[dim], default=None)
+
+
 def _axis(array: "xr.DataArray") -> str | None:
-    return next((dim for dim in ("time", "iteration") if dim in array.dims), None)
+    return _along(array)
 
 
 def _choose(sources: list[Source], variables: Any) -> list[str]:
@@ -147,7 +154,7 @@ def _choose(sources: list[Source], variables: Any) -> list[str]:
     names = [name for name in PANELS if name in drawable - merged - still]
     if not names:
         came = ", ".join(sorted(everything)) or "no variables"
-        raise InputError(f"plot needs a variable over time or iteration; the results have {came}.")
+        raise InputError(f"plot needs a variable over time, iteration or a swept number; the results have {came}.")
     return names
 
 

@@ -10,6 +10,7 @@ import difflib
 import functools
 import hashlib
 import importlib
+import inspect
 import json
 import math
 import os
@@ -142,11 +143,21 @@ def known_kinds() -> dict[type, dict[str, type]]:
         module = importlib.import_module(f"limitlab.problems.{info.name}")
         classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
     parts = {c for c in classes if c.__module__.startswith("limitlab.problems.") and c not in (Problem, Activation)}
-    concrete = sorted((c for c in parts if not c.__name__.startswith("Abstract")), key=lambda c: c.__name__)
+    parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
+    concrete = sorted((c for c in parts if not _abstract(c)), key=lambda c: c.__name__)
     return {base: {c.__name__: c for c in concrete if issubclass(c, base)} for base in parts}
 
 
 # --- writing ---------------------------------------------------------------------------------------------
+
+
+def _abstract(part: type) -> bool:
+    return part.__name__.startswith("Abstract") or bool(getattr(part, "__abstractmethods__", ()))
+
+
+def _fields_are_functions(part: type) -> list[bool]:
+    hints = [str(field.type) for field in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+    return ["Callable" in hint for hint in hints]
 
 
 def _encode_fields(part: eqx.Module, path: str) -> dict[str, Any]:
@@ -163,6 +174,8 @@ def _encode(value: Any, hint: Any, path: str) -> Any:
         return value.name if value.named else _fingerprint(value)
     if isinstance(value, eqx.Module):
         return {"kind": type(value).__name__, **_encode_fields(value, path)}
+    if callable(value):
+        return _fingerprint_of(value, getattr(value, "__name__", "function"))
     if isinstance(value, (str, bool, np.bool_)):
         return bool(value) if isinstance(value, np.bool_) else value
     try:
@@ -175,12 +188,20 @@ def _encode(value: Any, hint: Any, path: str) -> Any:
 
 
 def _fingerprint(custom: Activation) -> dict[str, str]:
+    return _fingerprint_of(custom.function, custom.name)
+
+
+def _fingerprint_of(function: Any, name: str) -> dict[str, str]:
     """A Python function by what it computes: its jaxpr and the constants it closes over."""
-    jaxpr = jax.make_jaxpr(custom.function)(0.0)
+    try:
+        count = sum(p.default is p.empty for p in inspect.signature(function).parameters.values())
+        jaxpr = jax.make_jaxpr(function)(*[0.0] * count)
+    except (TypeError, ValueError):  # not a function of numbers (it draws from a key, say): known by its name
+        return {"kind": "custom", "name": name}
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)).encode())  # addresses differ between runs
     for constant in map(np.asarray, jaxpr.consts):
         digest.update(f"{constant.dtype}{constant.shape}".encode() + constant.tobytes())
-    return {"kind": "custom", "name": custom.name, "jaxpr": digest.hexdigest()}
+    return {"kind": "custom", "name": name, "jaxpr": digest.hexdigest()}
 
 
 def _toml(table: dict[str, Any]) -> str:

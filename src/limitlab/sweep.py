@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limitlab.errors import InputError, LimitlabError
+from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.predict import predict
 from limitlab.numerics.progress import Progress
+from limitlab.numerics.trees import changed_fields
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import RESERVED_DIMENSIONS
 from limitlab.sweep_table import Point, combine, table_of
@@ -67,6 +70,8 @@ def sweep(
     for name in axes:
         _check_name(name, verb, problem, axes, arguments)
     labels = {name: _labels(name, values) for name, values in axes.items()}
+    if (whole := _whole_curve(verb, problem, axes, arguments)) is not None:
+        return whole
     total, points = int(np.prod([len(values) for values in axes.values()])), []
     verb_name = _name(verb)
     for choice in product(*axes.values()):
@@ -77,30 +82,31 @@ def sweep(
     return combine(problem, verb_name, labels, points)
 
 
+def _whole_curve(verb: Callable, problem: Problem, axes: dict[str, list], arguments: dict) -> "xr.Dataset | None":
+    """A prediction at many sample ratios in one go, by limits that know how; None: point by point."""
+    limit = arguments.get("limit")
+    if verb is not predict or list(axes) != ["sample_ratio"] or set(arguments) != {"limit"}:
+        return None
+    if not (isinstance(limit, AbstractLimit) and hasattr(limit, "curve")):
+        return None
+    try:
+        for alpha in axes["sample_ratio"]:
+            limit.check(dataclasses.replace(problem, sample_ratio=alpha))
+        return limit.curve(problem, np.asarray(axes["sample_ratio"], float))  # type: ignore[attr-defined]
+    except LimitlabError:
+        return None  # one of the points is refused: the slow road says which, and keeps the others
+
+
 def _visit(verb: Callable, verb_name: str, problem: Problem, here: dict[str, Any], arguments: dict) -> Point:
     parts = {tuple(name.split(".")): value for name, value in here.items()}
     inside = {path: value for path, value in parts.items() if path[0] in _fields(problem)}
     outside = {path: value for path, value in parts.items() if path not in inside}
     try:
-        keywords = {**arguments, **_changed(arguments, outside)}
-        result = verb(dataclasses.replace(problem, **_changed(vars(problem), inside)), **keywords)
+        keywords = {**arguments, **changed_fields(arguments, outside)}
+        result = verb(dataclasses.replace(problem, **changed_fields(vars(problem), inside)), **keywords)
     except LimitlabError as error:
         return Point(reason=f"{type(error).__name__}: {error}")
     return table_of(result, verb_name)
-
-
-def _changed(now: Mapping[str, Any], changes: dict[tuple[str, ...], Any]) -> dict[str, Any]:
-    """The fields that change, each rebuilt through its constructor, all of them at once.
-
-    All at once, because what is allowed in one part may depend on another that changes too (a width and the
-    overlaps of the start).
-    """
-    out = {}
-    for field in dict.fromkeys(path[0] for path in changes):
-        value: Any = changes.get((field,), now.get(field))
-        deeper = {path[1:]: v for path, v in changes.items() if path[0] == field and len(path) > 1}
-        out[field] = dataclasses.replace(value, **_changed(vars(value), deeper)) if deeper else value
-    return out
 
 
 def _axes(grid: Any) -> dict[str, list]:

@@ -87,7 +87,7 @@ def _value(text: str, hint: Any, where: str) -> Any:
         return None
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    for kind in (int, float):
+    for kind in (int, float):  # a text that is no number may still be a word
         if kind in kinds:
             try:
                 return kind(text)

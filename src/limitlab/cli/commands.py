@@ -12,7 +12,12 @@ __all__ = ["register"]
 
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A TOML or JSON file, or the name of a library problem.")]
 Times = Annotated[
-    str, typer.Option(help="start:stop:count, start:stop:count:log, or a list with commas.", metavar="TIMES")
+    str | None,
+    typer.Option(
+        help="start:stop:count, start:stop:count:log, or a list with commas; 0:10:51 if left out. Only for rules and "
+        "limits with a clock.",
+        metavar="TIMES",
+    ),
 ]
 Out = Annotated[Path | None, typer.Option(help="File to write; a name with the problem's hash if left out.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
@@ -73,7 +78,7 @@ def limits(spec: Spec) -> None:
 def simulate(
     spec: Spec,
     d: Annotated[float, typer.Option(help="Input dimension; 1e6 is understood.", metavar="INTEGER")] = 1000,
-    times: Times = "0:10:51",
+    times: Times = None,
     replicas: Annotated[int, typer.Option(help="Independent runs.")] = 16,
     seed: Annotated[int, typer.Option(help="Same seed, same numbers.")] = 0,
     representation: Annotated[
@@ -92,10 +97,11 @@ def simulate(
       limitlab simulate my.toml --d 1e6 --representation overlaps --times 0,1,2,5
     """
     from limitlab.cli.arguments import place_of, problem_of, times_of
-    from limitlab.micro.simulate import simulate
+    from limitlab.micro.simulate import STATIC_RULES, simulate
     from limitlab.spec import spec_hash
 
-    problem, grid = problem_of(spec), times_of(times)
+    problem = problem_of(spec)
+    grid = None if times is None and type(problem.algorithm) in STATIC_RULES else times_of(times or "0:10:51")
     path = place_of(out, f"simulate_{spec_hash(problem)}_d{d:g}_seed{seed}.nc", force)
     with Bar(f"simulate {spec}", progress) as bar:
         size: Any = d  # simulate takes 1e6 for 1000000 and refuses 10.5 in its own words
@@ -106,7 +112,7 @@ def simulate(
 def predict(
     spec: Spec,
     limit: Annotated[str, typer.Option(help="Name of a limit; see limitlab limits SPEC.")] = "OverlapODE",
-    times: Times = "0:10:51",
+    times: Times = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A field of the limit, such as d=1000.", metavar="FIELD=VALUE"),
@@ -120,13 +126,14 @@ def predict(
     \b
       limitlab predict soft-committee
       limitlab predict escaping-mediocrity --set d=1000 --set replicas=16
-      limitlab predict my.toml --limit OverlapSDE --set d=200 --times 0.01:100:31:log
+      limitlab predict my.toml --limit OverlapSDE --set d=200 --times 0.01:50:31:log
     """
     from limitlab.cli.arguments import limit_of, place_of, problem_of, times_of
     from limitlab.macro.predict import predict
     from limitlab.spec import spec_hash
 
-    problem, chosen, grid = problem_of(spec), limit_of(limit, settings or []), times_of(times)
+    problem, chosen = problem_of(spec), limit_of(limit, settings or [])
+    grid = None if times is None and not chosen.in_time else times_of(times or "0:10:51")
     path = place_of(out, f"{limit}_{spec_hash(problem)}.nc", force)
     with Bar(f"predict {spec}", progress):
         result = predict(problem, chosen, grid)

@@ -18,6 +18,11 @@ MODULES: dict[str, str] = {
     "second-layer": "limitlab.gallery.second_layer",
     "unify": "limitlab.gallery.unify",
     "plateau": "limitlab.gallery.plateau",
+    "perceptron": "limitlab.gallery.perceptron",
+    "phase-retrieval": "limitlab.gallery.phase_retrieval",
+    "landscape": "limitlab.gallery.landscape",
+    "hard-phase": "limitlab.gallery.hard_phase",
+    "binary-perceptron": "limitlab.gallery.binary_perceptron",
 }
 DEFAULT = "escape"
 

@@ -1,5 +1,6 @@
 r"""Diffusion of the overlaps of one-pass SGD at a large but finite dimension."""
 
+import warnings
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,7 +12,7 @@ from limitlab.errors import InputError
 from limitlab.macro.finite_size import finite_size_drift
 from limitlab.macro.increments import increment_sum, noise_variance
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.overlap_ode import drift
+from limitlab.macro.overlap_ode import AccuracyWarning, drift
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.field_sums import AbstractFieldSum
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
@@ -24,6 +25,7 @@ from limitlab.states import Overlaps, error_sum, initial_overlaps, risks, start_
 
 __all__ = ["OverlapSDE", "draw", "feasible", "noise"]
 
+FEW = 5  # dimensions per unit, below which an expansion in 1/d is not to be trusted
 LONGEST_STEP, FEWEST_STEPS = 0.05, 1000  # a long run takes longer steps where the drift turns slowly
 TURN = 0.25  # largest step times the local rate |db|/|dY|: leaves a relative error of about TURN^2/24 in the variance
 SOFT_START = 64  # the first step is this much shorter, because the local rate is not yet known
@@ -182,8 +184,9 @@ class OverlapSDE(AbstractLimit):
     A step is symmetric: half a step of the drift by Runge-Kutta, `noise`, half a step of the drift. Its error in
     means and variances is O(h^4) + O(h^2/d) + O(h/d^2). After every step the overlaps are put back among those
     that some weights have (`feasible`); the attribute ``corrections`` counts how often that changed anything.
-    Variances, themselves O(1/d), are right up to O(1/d^2). Functions without closed form pay four to seven
-    quadratures per step and path; tanh and sigmoid are slow as well (their closed form is a mixture).
+    Variances, themselves O(1/d), are right up to O(1/d^2): their relative error is O(1/d), about 12/d for squares on
+    the sphere. Functions without closed form pay four to seven quadratures per step and path;
+    tanh and sigmoid are slow as well (their closed form is a mixture).
     """
 
     d: float = 1000
@@ -216,6 +219,13 @@ class OverlapSDE(AbstractLimit):
             raise InputError(
                 f"OverlapSDE.d must be at least {n}, the number of student and teacher units; got {self.d:g}. "
                 'Below it the noise is not small: use simulate(..., representation="overlaps").'
+            )
+        if self.d < FEW * n:
+            warnings.warn(
+                f"OverlapSDE is an expansion in 1/d; at d = {self.d:g} with {n} units its means may be far "
+                'off. simulate(..., representation="overlaps") is exact and as cheap there.',
+                AccuracyWarning,
+                stacklevel=2,
             )
         longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
         live = as_arrays(problem)

@@ -3,10 +3,13 @@
 from typing import TYPE_CHECKING
 
 from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.macro.bayes_optimal import BayesOptimal
+from limitlab.macro.erm_asymptotics import ERMAsymptotics
 from limitlab.macro.high_dim_mean_field import HighDimMeanField
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlap_ode import OverlapODE
 from limitlab.macro.overlap_sde import OverlapSDE
+from limitlab.macro.state_evolution import StateEvolution
 from limitlab.numerics.checks import check_times
 from limitlab.problems.problem import Problem
 
@@ -19,10 +22,13 @@ LIMITS: dict[str, type[AbstractLimit]] = {
     "OverlapODE": OverlapODE,
     "OverlapSDE": OverlapSDE,
     "HighDimMeanField": HighDimMeanField,
+    "StateEvolution": StateEvolution,
+    "BayesOptimal": BayesOptimal,
+    "ERMAsymptotics": ERMAsymptotics,
 }
 
 
-def predict(problem: Problem, limit: AbstractLimit, times) -> "xr.Dataset":
+def predict(problem: Problem, limit: AbstractLimit, times=None) -> "xr.Dataset":
     """The macrostate of the problem in a limit, at the asked times.
 
     Parameters
@@ -32,7 +38,8 @@ def predict(problem: Problem, limit: AbstractLimit, times) -> "xr.Dataset":
     limit
         For instance ``OverlapODE()``. A limit that is not defined for the problem raises `LimitUndefinedError`.
     times
-        Increasing macroscopic times, the same as for `simulate`.
+        Increasing macroscopic times, the same as for `simulate`; left out for limits without a time axis (fixed points
+        and iterations of message passing).
 
     Returns
     -------
@@ -45,6 +52,13 @@ def predict(problem: Problem, limit: AbstractLimit, times) -> "xr.Dataset":
         hint = f"{limit.__name__}()" if isinstance(limit, type) else "OverlapODE()"
         raise InputError(f"predict needs a limit such as {hint}; got {limit!r}. Known limits: {', '.join(LIMITS)}.")
     limit.check(problem)
+    name = type(limit).__name__
+    if not limit.in_time:
+        if times is not None:
+            raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
+        return limit.solve(problem, None)
+    if times is None:
+        raise InputError(f"{name} needs the times at which to report. Add times=numpy.linspace(0, 10, 51), say.")
     return limit.solve(problem, check_times(times))
 
 

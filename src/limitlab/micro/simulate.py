@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.micro.erm import run_erm
+from limitlab.micro.gamp import run_gamp
 from limitlab.micro.online_sgd import run_online_sgd
 from limitlab.numerics.checks import check_integer, check_times
 from limitlab.numerics.progress import Progress
-from limitlab.problems.algorithm import AbstractAlgorithm, OnlineSGD
+from limitlab.problems.algorithm import ERM, GAMP, AbstractAlgorithm, OnlineSGD
 from limitlab.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -17,13 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["simulate"]
 
+# Rules on the macroscopic clock, and rules on a fixed data set that have no clock of their own.
 RULES: dict[type[AbstractAlgorithm], Callable] = {OnlineSGD: run_online_sgd}
+STATIC_RULES: dict[type[AbstractAlgorithm], Callable] = {GAMP: run_gamp, ERM: run_erm}
 
 
 def simulate(
     problem: Problem,
     d: int,
-    times,
+    times=None,
     replicas: int = 1,
     seed: int = 0,
     representation: str = "weights",
@@ -38,7 +42,8 @@ def simulate(
     d
         Input dimension.
     times
-        Increasing macroscopic times; each is visited at the nearest whole step, t = clock * step.
+        Increasing macroscopic times; each is visited at the nearest whole step, t = clock * step. Left out for rules
+        without a clock (`GAMP`, `ERM`).
     replicas
         Independent runs: each has its own start, inputs and labels. Same seed, same numbers, whatever the number of
         replicas or times.
@@ -53,18 +58,28 @@ def simulate(
     Returns
     -------
     xarray.Dataset
-        ``risk``, ``Q``, ``M``, ``P``, ``a`` by time and replica, with ``step``, ``samples`` and ``status``.
+        Of one-pass SGD: ``risk``, ``Q``, ``M``, ``P``, ``a`` by time and replica, with ``step``, ``samples`` and
+        ``status``. Of a rule on a fixed data set: ``m``, ``q``, ``generalisation_error``, ... by replica and iteration.
     """
     if not isinstance(problem, Problem):
         raise InputError(f"simulate needs a Problem; got {problem!r}.")
-    times = check_times(times)
     d = check_integer("simulate", "d", _whole(d), low=1, remedy="It is the input dimension.")
     replicas = check_integer("simulate", "replicas", replicas, low=1, remedy="Ask for at least one run.")
     seed = check_integer("simulate", "seed", seed, low=0, remedy="Seeds are whole numbers.")
     (algorithm,) = problem.need("algorithm", by="simulate")
+    name = type(algorithm).__name__
+    if type(algorithm) in STATIC_RULES:
+        if times is not None:
+            raise InputError(f"simulate with {name} has no clock; got times={times!r}. Leave times out.")
+        return STATIC_RULES[type(algorithm)](problem, d, replicas, seed, progress)
     if type(algorithm) not in RULES:
-        known = ", ".join(rule.__name__ for rule in RULES)
+        known = ", ".join(rule.__name__ for rule in (*RULES, *STATIC_RULES))
         raise InputError(f"simulate knows how to run {known}; got {algorithm!r}. Choose one of these rules.")
+    if times is None:
+        raise InputError(
+            f"simulate with {name} needs the times at which to report. Add times=numpy.linspace(0, 10, 51)."
+        )
+    times = check_times(times)
     return RULES[type(algorithm)](problem, d, times, replicas, seed, representation, progress)
 
 

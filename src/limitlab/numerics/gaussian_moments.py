@@ -131,7 +131,13 @@ class _Covariance:
         determinant = self.determinant(a, b)
         parallel = determinant == 0.0
         root = jnp.where(parallel, 0.0, jnp.sqrt(jnp.where(parallel, 1.0, determinant)))
-        return jnp.arctan2(self(a, b), jnp.maximum(root, TINY))
+        angle = jnp.arctan2(self(a, b), jnp.maximum(root, TINY))
+        if self is self._root:
+            return angle
+        # A copy of a field that is known to be 0 is 0 itself: what is left of its covariances is rounding, and
+        # their sign means nothing.
+        dead = [self(n, n) <= ROUNDING * self._root(n, n) for n in (a, b)]
+        return jnp.where(dead[0] | dead[1], 0.0, angle)
 
     def given(self, c: int) -> "_Covariance":
         if c not in self._children:

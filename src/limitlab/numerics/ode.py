@@ -14,6 +14,7 @@ __all__ = ["Integration", "integrate"]
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
 IMPLICIT_STEPS = 20000
+GROWN = 1e3  # a state that has grown by this factor when its steps shrink to nothing has diverged
 FIRST_STEP = 1e-4  # grows tenfold a step where it can; a search for it would compile the drift twice more
 
 
@@ -68,7 +69,7 @@ def integrate(
             store[done] = leaf[done]
         now, state, total = float(reached), final, total + int(steps)
         used.append(method)
-        status = ("ok", "diverged", "max_steps")[int(code)]
+        status = ("ok", "diverged", "max_steps", "not_converged")[int(code)]
         if status != "max_steps" or stage == len(plan) - 1:
             break
     return Integration(jax.tree.unflatten(structure, filled), status, now, total, " then ".join(used) or "none")
@@ -102,9 +103,13 @@ def _solve(drift, start, t0, times, args, rtol, atol, bound, method, max_steps):
     )
     assert solution.ts is not None and solution.ys is not None and solution.stats is not None
     values, final = jax.vmap(shaped)(solution.ys[0]), shaped(solution.ys[1][0])
+    # Steps that shrink to nothing while the state stays small are a failure of the method, not of the dynamics.
+    stalled = (solution.result == diffrax.RESULTS.dt_min_reached) & (
+        jnp.max(jnp.abs(solution.ys[1])) < GROWN * (1 + jnp.max(jnp.abs(flat)))
+    )
     code = jnp.where(
         solution.result == diffrax.RESULTS.successful,
         0,
-        jnp.where(solution.result == diffrax.RESULTS.max_steps_reached, 2, 1),
+        jnp.where(solution.result == diffrax.RESULTS.max_steps_reached, 2, jnp.where(stalled, 3, 1)),
     )
     return values, solution.ts[1][0], final, code, solution.stats["num_steps"]

@@ -1,5 +1,7 @@
 """Turning numbers of a frozen description into arrays, so that a compiled function serves all their values."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -7,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_arrays"]
+__all__ = ["as_arrays", "changed_fields", "traced"]
 
 T = TypeVar("T")
 
@@ -19,3 +21,26 @@ def _is_number(x: Any) -> bool:
 def as_arrays(tree: T) -> T:
     """Every number of a module as a JAX array of floats: traced by ``eqx.filter_jit``, mapped by ``vmap``."""
     return jax.tree.map(lambda x: jnp.asarray(x, float) if _is_number(x) else x, tree, is_leaf=eqx.is_array_like)
+
+
+def traced(tree: T) -> T:
+    """Like `as_arrays`, but a plain 0 stays one: "no noise" is a different formula, not a small number."""
+    return jax.tree.map(
+        lambda x: jnp.asarray(x, float) if _is_number(x) and not (np.ndim(x) == 0 and x == 0) else x,
+        tree,
+        is_leaf=eqx.is_array_like,
+    )
+
+
+def changed_fields(now: Mapping[str, Any], changes: dict[tuple[str, ...], Any]) -> dict[str, Any]:
+    """The fields that change, each rebuilt through its constructor, all of them at once.
+
+    All at once, because what is allowed in one part may depend on another that changes too (a width and the
+    overlaps of the start).
+    """
+    out = {}
+    for field in dict.fromkeys(path[0] for path in changes):
+        value: Any = changes.get((field,), now.get(field))
+        deeper = {path[1:]: v for path, v in changes.items() if path[0] == field and len(path) > 1}
+        out[field] = dataclasses.replace(value, **changed_fields(vars(value), deeper)) if deeper else value
+    return out

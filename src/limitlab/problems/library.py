@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from limitlab.problems.algorithm import OnlineSGD
-from limitlab.problems.channels import GaussianNoise
+from limitlab.problems.algorithm import GAMP, OnlineSGD
+from limitlab.problems.channels import GaussianNoise, Modulus, Sign
 from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
+from limitlab.problems.networks import Committee, SingleIndex
+from limitlab.problems.priors import GaussianPrior
 from limitlab.problems.problem import Problem
-from limitlab.problems.starts import AbstractStart, OverlapStart, RandomStart
+from limitlab.problems.starts import AbstractStart, InformedStart, OverlapStart, RandomStart
 
-__all__ = ["LIBRARY", "dimensionless", "escaping_mediocrity", "soft_committee"]
+__all__ = ["LIBRARY", "dimensionless", "escaping_mediocrity", "perceptron", "phase_retrieval", "soft_committee"]
 
 
 def escaping_mediocrity(width: int = 1, learning_rate: float = 1 / 12, variance: float = 0.0) -> Problem:
@@ -74,8 +75,34 @@ def dimensionless(
     )
 
 
+def perceptron(sample_ratio: float = 2.0) -> Problem:
+    r"""The teacher-student perceptron by message passing: y = sign(w*.x), Gaussian weights.
+
+    Slides of the field use x ~ N(0, I) and z = x.w/sqrt(d); here x ~ N(0, I/d) and z = x.w, the same field.
+    """
+    return Problem(
+        teacher=SingleIndex(GaussianPrior()), channel=Sign(), sample_ratio=sample_ratio, algorithm=GAMP(iterations=30)
+    )
+
+
+def phase_retrieval(sample_ratio: float = 1.5) -> Problem:
+    r"""Phase retrieval by message passing from a start near the truth: y = |w*.x|, Gaussian weights.
+
+    The start has overlap 0.1 (a = 0 is a fixed point); ``SpectralStart()`` needs no knowledge of the truth.
+    """
+    return Problem(
+        teacher=SingleIndex(GaussianPrior()),
+        channel=Modulus(),
+        sample_ratio=sample_ratio,
+        start=InformedStart(0.1),
+        algorithm=GAMP(iterations=30),
+    )
+
+
 LIBRARY: dict[str, Callable[..., Problem]] = {
     "escaping-mediocrity": escaping_mediocrity,
     "soft-committee": soft_committee,
     "dimensionless": dimensionless,
+    "perceptron": perceptron,
+    "phase-retrieval": phase_retrieval,
 }

@@ -1,5 +1,7 @@
 """The Problem: everything on which a simulation and a prediction must agree."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -7,6 +9,7 @@ import equinox as eqx
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.trees import changed_fields
 from limitlab.problems.algorithm import AbstractAlgorithm
 from limitlab.problems.channels import AbstractChannel, GaussianNoise
 from limitlab.problems.inputs import AbstractInputs, Gaussian
@@ -14,7 +17,7 @@ from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.networks import AbstractTeacher, Committee
 from limitlab.problems.starts import AbstractStart, OverlapStart
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "replaced"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "inputs": (AbstractInputs, "inputs such as Gaussian()"),
@@ -91,3 +94,19 @@ class Problem(eqx.Module):
             if getattr(self, field) is None:
                 raise InputError(f"{by} needs Problem.{field}, which was left out. Add {_KINDS[field][1]}.")
         return tuple(getattr(self, field) for field in fields)
+
+
+def replaced(problem: Problem, changes: Mapping[str, Any]) -> Problem:
+    """The problem with some fields changed, named by their paths: ``{"channel.variance": 0.1}``."""
+    for path in changes:
+        part: Any = problem
+        for name in path.split("."):
+            known = [field.name for field in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+            if name not in known:
+                raise InputError(
+                    f"{path!r} is not a field of the problem: {type(part).__name__} has {', '.join(known) or 'none'}. "
+                    'Write a path such as "channel.variance".'
+                )
+            part = getattr(part, name)
+    paths = {tuple(path.split(".")): value for path, value in changes.items()}
+    return dataclasses.replace(problem, **changed_fields(vars(problem), paths))

@@ -7,11 +7,11 @@ from limitlab.problems.algorithm import OnlineSGD
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.inputs import Gaussian
 from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
+from limitlab.problems.networks import Committee, SingleIndex
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import OverlapStart
 
-__all__ = ["check_one_pass_committee"]
+__all__ = ["check_one_pass_committee", "check_single_index"]
 
 
 def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
@@ -60,4 +60,23 @@ def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] =
             "a student activation with a gradient",
             f"{problem.student.activation!r}, whose derivative is zero almost everywhere",
             'Use "erf" or "tanh" for the student; "sign" is for teachers.',
+        )
+
+
+def check_single_index(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
+    """Raise unless the problem is a generalised linear model: one direction, n = alpha d samples."""
+    if not isinstance(problem.inputs, Gaussian):
+        raise error(
+            f"{by} needs Gaussian inputs (Problem.inputs=Gaussian()); got {type(problem.inputs).__name__}. The "
+            "fields of other inputs are not normal in general."
+        )
+    if not isinstance(problem.teacher, SingleIndex):
+        raise error(
+            f"{by} needs a single direction with a prior; got a {type(problem.teacher).__name__}. Use "
+            "teacher=SingleIndex(prior=GaussianPrior()) and a channel such as Sign()."
+        )
+    if problem.sample_ratio is None:
+        raise error(
+            f"{by} needs a fixed data set (Problem.sample_ratio = n/d); got none. Add sample_ratio=2.0, say; a fresh "
+            "sample at every step belongs to OverlapODE."
         )

@@ -14,7 +14,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice, check_number, check_psd
 from limitlab.numerics.random import wishart
 
-__all__ = ["AbstractStart", "InformedStart", "OverlapStart", "RandomStart"]
+__all__ = ["AbstractStart", "InformedStart", "OverlapStart", "RandomStart", "SpectralStart"]
 
 SECOND_LAYERS = ("ones", "rademacher", "uniform", "gaussian")
 
@@ -155,6 +155,32 @@ class InformedStart(AbstractStart):
     def limit(self, p, k):
         M = self.overlap * jnp.eye(k)[jnp.arange(p) % k]
         return M @ M.T + (1 - self.overlap**2) * jnp.eye(p), M, jnp.eye(k)
+
+
+class SpectralStart(AbstractStart):
+    r"""The leading eigenvector u of a matrix made of the data, for channels that do not see the sign of z.
+
+    .. math:: X^T \mathrm{diag}(T(y)) X, \quad T(y) = 1 - \frac{\rho}{E[z^2|y]}, \qquad
+              a = \sqrt{\mathrm{overlap}\, \rho\, d}\; u, \quad v = (1 - \mathrm{overlap})\,\rho
+
+    with T kept above -20 (``E[z^2|y]`` may be 0). It needs data: it has no law of overlaps apart from them.
+
+    Parameters
+    ----------
+    overlap
+        The overlap m/rho that the eigenvector is taken to have; between weak and perfect, 0.3 is a fair guess.
+    """
+
+    overlap: float = 0.3
+
+    def __check_init__(self):
+        check_number(
+            "SpectralStart", "overlap", self.overlap, low=0, high=1, open_low=True, open_high=True, remedy="Use 0.3."
+        )
+
+    @property
+    def random(self) -> bool:
+        return True
 
 
 def _check_teacher_gram(owner: str, P: np.ndarray) -> None:

@@ -1,5 +1,6 @@
 """The gap between two results of one problem, with its error and a verdict in plain words."""
 
+import dataclasses
 import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +46,7 @@ def compare(
     if check_problem:
         _check_problem(sim, pred)
     notes: list[str] = []
+    sim, pred, axis = _one_axis(sim, pred)
     sim, pred = _shared_times(sim, pred, notes)
     names = _shared_variables(sim, pred, notes)
     first, second = _Side.of(sim, names), _Side.of(pred, names)
@@ -66,7 +68,33 @@ def compare(
         columns, entry = _compare_variable(sim[name], first.values[name], second.values[name], paired)
         table |= columns
         entries.append(entry)
-    return _conclude(sim, table, entries, (first, second), (threshold, rtol), ended_alike, notes, title)
+    done = _conclude(sim, table, entries, (first, second), (threshold, rtol), ended_alike, notes, title)
+    return done if axis == "time" else _renamed(done, axis)
+
+
+def _one_axis(sim: "xr.Dataset", pred: "xr.Dataset") -> tuple["xr.Dataset", "xr.Dataset", str]:
+    """Both results with an axis called time: iterations stand in for it, and a fixed point is a single time."""
+    axes = [next((axis for axis in ("time", "iteration") if axis in ds.dims), "") for ds in (sim, pred)]
+    if axes[0] != axes[1]:
+        what = [f"over {axis}" if axis else "a fixed point" for axis in axes]
+        raise InputError(
+            f"compare needs two results of one kind; the first is {what[0]}, the second {what[1]}. Select one point "
+            "with .isel(iteration=-1, drop=True), or ask both for the same kind."
+        )
+    if axes[0] == "iteration":
+        return sim.rename(iteration="time"), pred.rename(iteration="time"), "iteration"
+    if axes[0] == "":
+        return *(ds.expand_dims(time=[0.0]) for ds in (sim, pred)), ""  # type: ignore[return-value]
+    return sim, pred, "time"
+
+
+def _renamed(done: Comparison, axis: str) -> Comparison:
+    """The comparison under the name that its axis really has."""
+    if "time" not in done.table.dims:
+        return done
+    table = done.table.rename(time=axis) if axis else done.table.isel(time=0, drop=True)
+    verdict = done.verdict.replace("times:", f"{axis}s:") if axis else done.verdict.replace(", times: 1", "")
+    return dataclasses.replace(done, table=table, verdict=verdict)
 
 
 class _Side(NamedTuple):
@@ -191,8 +219,10 @@ def _conclude(
         close = all(abs(entry.gap) <= rtol * sizes[entry.variable] for entry in entries)
         said = f"{'every gap is below' if close else 'gaps exceed'} {rtol:g} of the size of the variable"
         notes = ["neither side has replicas, so there is no standard error and no z-score", *notes]
-    agrees = close and ended_alike
-    verdict = _sentence(["AGREES" if agrees else "DISAGREES", said, size, *notes])
+    empty = compared == 0 and any("ended early" in note for note in notes)
+    agrees = close and ended_alike and not empty
+    word = "NOTHING TO COMPARE" if empty else "AGREES" if agrees else "DISAGREES"
+    verdict = _sentence([word, said, size, *notes])
     return Comparison(data, tuple(entries), max_z, threshold, agrees, verdict, title)
 
 
@@ -281,7 +311,7 @@ def _shared_variables(sim: "xr.Dataset", pred: "xr.Dataset", notes: list[str]) -
         other = pred.data_vars.get(name)
         if other is None or array.dtype.kind != "f" or other.dtype.kind != "f":
             continue
-        if "time" not in array.dims or "time" not in other.dims:
+        if "time" not in array.dims or "time" not in other.dims or name == "end_time":
             continue
         if _rest(array) == _rest(other) and all(
             np.array_equal(array[dim].values, other[dim].values) for dim in _rest(array)

@@ -27,7 +27,11 @@ def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
     The file appears whole or not at all: it is written under a temporary name in the same folder, flushed to
     disk and renamed. A failed save keeps the old file.
     """
+    import xarray as xr
+
     path = Path(path)
+    if not isinstance(ds, xr.Dataset):
+        raise InputError(f"save needs a result of simulate or predict (an xarray.Dataset); got {ds!r}.")
     try:
         validate(ds)
     except InputError as error:

@@ -1,0 +1,266 @@
+r"""All fixed points of Bayes-optimal state evolution at once, as one curve.
+
+A fixed point at sample ratio alpha solves :math:`A = \alpha E g^2(m, V)` with :math:`m = m_w(A), V = V_w(A)`. Read the
+other way round, every A > 0 is the fixed point of exactly one sample ratio,
+
+.. math:: \alpha(A) = A / E g^2(m_w(A), V_w(A)), \qquad
+          f(A) = \Phi_w(A) - \tfrac12 m A + \alpha(A)\, \Phi_{out}(m),
+
+so that no iteration is needed, not even at a spinodal, where alpha(A) is merely stationary. Where alpha rises with A
+the fixed point is stable (a maximum of the free entropy), where it falls it is not.
+"""
+
+import functools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.errors import ConvergenceError
+from limitlab.numerics.trees import traced
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.priors import AbstractPrior
+
+__all__ = [
+    "Curve",
+    "Points",
+    "State",
+    "amp_state",
+    "bayes_states",
+    "curve",
+    "informed_state",
+    "points",
+    "stable_states",
+]
+
+CHUNK = 64
+GRID = ((-10, -3, 3), (-3, 6, 20), (6, 14, 3))  # decades of A rho, and nodes per decade there
+HEAVY_GRID = ((-10, -3, 1), (-3, 6, 8), (6, 14, 1))  # for channels whose integrals are slow
+V_FLOOR = 1e-26
+
+
+class Points(NamedTuple):
+    """Fixed points: signal A, overlap m, error V, sample ratio alpha, and the two parts of the free entropy."""
+
+    A: np.ndarray
+    m: np.ndarray
+    V: np.ndarray
+    alpha: np.ndarray
+    prior_part: np.ndarray  # Phi_w - m A / 2
+    phi_out: np.ndarray
+
+    @property
+    def free_entropy(self) -> np.ndarray:
+        return self.prior_part + self.alpha * self.phi_out
+
+
+class State(NamedTuple):
+    """One fixed point at one sample ratio; ``kind`` is "zero" (nothing learned), "partial" or "perfect"."""
+
+    A: float
+    m: float
+    V: float
+    free_entropy: float
+    kind: str
+
+
+@eqx.filter_jit
+def _chunk(prior: AbstractPrior, channel: AbstractChannel, A: jax.Array):
+    def one(A):
+        m, V, phi_w = prior.bayes(A)
+        V = jnp.maximum(V, V_FLOOR)
+        info = channel.bayes(m, V)
+        return m, V, A / info.g2, phi_w - m * A / 2, info.phi
+
+    return jax.lax.map(one, A, batch_size=1 if channel.heavy else 16)
+
+
+def points(prior: AbstractPrior, channel: AbstractChannel, A: np.ndarray) -> Points:
+    """The fixed points at the given signals A > 0."""
+    A = np.atleast_1d(np.asarray(A, float))
+    chunk = 8 if channel.heavy or len(A) <= 8 else CHUNK  # few shapes, so few compilations
+    padded = np.concatenate([A, np.full(-len(A) % chunk, A[-1])])
+    prior, channel = traced(prior), traced(channel)
+    parts = [_chunk(prior, channel, jnp.asarray(part)) for part in padded.reshape(-1, chunk)]
+    values = [np.concatenate([np.asarray(part[i]) for part in parts])[: len(A)] for i in range(5)]
+    return Points(A, *values)
+
+
+class Curve(NamedTuple):
+    """The curve alpha(A) on a grid that contains its extrema, and what happens at its two ends."""
+
+    prior: AbstractPrior
+    channel: AbstractChannel
+    at: Points
+    maxima: np.ndarray  # positions in the grid, interior
+    minima: np.ndarray
+    weak_recovery: float  # alpha(0): 0 unless the channel is even
+    perfect_from: float  # perfect recovery is a fixed point above this sample ratio; inf if never
+    perfect_phi: float  # Phi_out at perfect recovery (finite for discrete labels)
+    zero_phi: float  # Phi_out at m = 0
+
+
+@functools.lru_cache(maxsize=256)
+def curve(prior: AbstractPrior, channel: AbstractChannel) -> Curve:
+    """Compute the curve of a prior and a channel (kept: asking again costs nothing)."""
+    rho = float(prior.second_moment)
+    grid = HEAVY_GRID if channel.heavy else GRID
+    A = np.concatenate([np.logspace(a, b, (b - a) * n, endpoint=False) for a, b, n in grid])
+    if prior.dimension == 0:
+        A = A[A < 1e5]  # V falls like exp(-A/2)
+    at = points(prior, channel, A / rho)
+    keep = (at.V > 10 * V_FLOOR) & np.isfinite(at.alpha)
+    at = Points(*(x[keep] for x in at))
+    at = _with_extrema(prior, channel, at)
+    zero_phi, perfect_phi, slope, sharp = _ends(prior, channel)
+    if channel.noiseless_rate > 0:
+        perfect = float(prior.dimension) / channel.noiseless_rate
+    else:
+        perfect = 0.0 if prior.dimension == 0 and sharp else np.inf
+    rise = np.diff(at.alpha)
+    maxima = np.nonzero((rise[:-1] > 0) & (rise[1:] < 0))[0] + 1
+    minima = np.nonzero((rise[:-1] < 0) & (rise[1:] > 0))[0] + 1
+    weak = 1 / (rho**2 * slope) if channel.even else 0.0
+    return Curve(prior, channel, at, *_real(at.alpha, maxima, minima), weak, perfect, perfect_phi, zero_phi)
+
+
+def _real(alpha, maxima, minima):
+    """Drop ripples of rounding: a maximum must rise 1e-9 above its neighbouring minima."""
+    tops = []
+    for top in maxima:
+        after = minima[minima > top]
+        before = minima[minima < top]
+        floor_after = alpha[after[0]] if len(after) else alpha[-1]
+        floor_before = alpha[before[-1]] if len(before) else alpha[0]
+        if alpha[top] - max(floor_after, floor_before) > 1e-9 * alpha[top]:
+            tops.append(top)
+    lows = []
+    for left, right in zip([0, *tops], [*tops, len(alpha) - 1], strict=True):
+        if right > left:
+            bottom = left + int(np.argmin(alpha[left : right + 1]))
+            if left < bottom < right or (left in tops and bottom < len(alpha) - 1 and bottom != left):
+                lows.append(bottom)
+    return np.asarray(tops, int), np.asarray(lows, int)
+
+
+def _with_extrema(prior, channel, at: Points) -> Points:
+    """Add the exact places of the interior extrema to the grid, by zooming in on them."""
+    rise = np.sign(np.diff(at.alpha))
+    turns = np.nonzero(rise[:-1] * rise[1:] < 0)[0] + 1
+    turns = [t for t in turns if abs(at.alpha[t] - at.alpha[t - 1]) > 1e-11 * at.alpha[t]][:8]
+    for t in reversed(turns):  # from the right, so that places to the left keep their numbers
+        sign = rise[t - 1]
+        left, right = np.log(at.A[t - 1]), np.log(at.A[t + 1])
+        width = 8 if channel.heavy else CHUNK
+        for _ in range(12 if channel.heavy else 5):
+            x = np.linspace(left, right, width)
+            fine = points(prior, channel, np.exp(x))
+            best = int(np.argmax(sign * fine.alpha))
+            left, right = x[max(best - 1, 0)], x[min(best + 1, width - 1)]
+            if right - left < 1e-7:
+                break
+        new = Points(*(np.append(x, y[best]) for x, y in zip(at, fine, strict=True)))
+        order = np.unique(new.A, return_index=True)[1]
+        at = Points(*(x[order] for x in new))
+    return at
+
+
+@eqx.filter_jit
+def _end_values(prior: AbstractPrior, channel: AbstractChannel):
+    rho = jnp.asarray(prior.second_moment, float)
+    zero, tiny = jnp.zeros(()), jnp.asarray(V_FLOOR)
+    law = channel.law(zero, jnp.ones(()), rho, rho)
+    dg = channel.output(law.y, jnp.zeros_like(law.w), rho).dg
+    start, end, nearly = channel.bayes(zero, rho), channel.bayes(rho, tiny), channel.bayes(rho, 1e4 * tiny)
+    return start.phi, end.phi, law.mean(jnp.square(dg)), end.g2 / nearly.g2
+
+
+def _ends(prior, channel) -> tuple[float, float, float, bool]:
+    zero_phi, perfect_phi, slope, growth = (float(x) for x in _end_values(traced(prior), traced(channel)))
+    return zero_phi, perfect_phi, slope, growth > 10  # E g^2 grows without bound as V -> 0
+
+
+# --- fixed points at a given sample ratio ------------------------------------------------------------------
+
+
+def crossings(line: Curve, alphas: np.ndarray) -> list[list[tuple[float, float]]]:
+    """For every sample ratio the brackets (A_low, A_high) in which alpha(A) crosses it upwards, by rising A."""
+    a, A = line.at.alpha, line.at.A
+    out = []
+    for alpha in alphas:
+        i = np.nonzero((a[:-1] <= alpha) & (a[1:] > alpha))[0]
+        found = [(A[j], A[j + 1]) for j in i]
+        if not line.channel.even and a[0] > alpha:  # below the grid, where A is proportional to alpha
+            found.insert(0, (A[0] * 1e-12, A[0]))
+        out.append(found)
+    return out
+
+
+def _refine(line: Curve, low: np.ndarray, high: np.ndarray, target: np.ndarray) -> Points:
+    """Solve alpha(A) = target in the brackets, all at once (bracketed secant steps in log A)."""
+    x0, x1 = np.log(low), np.log(high)
+    f0 = np.log(points(line.prior, line.channel, low).alpha / target)
+    f1 = np.log(points(line.prior, line.channel, high).alpha / target)
+    x, side = x0.copy(), np.zeros(len(x0))
+    for _ in range(60):
+        with np.errstate(all="ignore"):
+            step = np.where(f1 != f0, x0 - f0 * (x1 - x0) / (f1 - f0), (x0 + x1) / 2)
+        inside = (step >= np.minimum(x0, x1)) & (step <= np.maximum(x0, x1))
+        x = np.where(inside, step, (x0 + x1) / 2)
+        at = points(line.prior, line.channel, np.exp(x))
+        f = np.log(at.alpha / target)
+        if np.all((np.abs(f) < 1e-13) | (np.abs(x1 - x0) < 1e-13)):
+            break
+        up = f > 0  # Illinois: halve the value at an end that stays put twice
+        f0, f1 = np.where(up & (side == 1), f0 / 2, f0), np.where(~up & (side == -1), f1 / 2, f1)
+        x1, f1 = np.where(up, x, x1), np.where(up, f, f1)
+        x0, f0 = np.where(up, x0, x), np.where(up, f0, f)
+        side = np.where(up, 1, -1)
+    return at
+
+
+def stable_states(line: Curve, alphas: np.ndarray) -> list[list[State]]:
+    """Every stable fixed point at each sample ratio, from the least informed to perfect recovery."""
+    alphas = np.atleast_1d(np.asarray(alphas, float))
+    brackets = crossings(line, alphas)
+    flat = [(low, high, alpha) for alpha, found in zip(alphas, brackets, strict=True) for low, high in found]
+    solved = _refine(line, *(np.array(x) for x in zip(*flat, strict=True))) if flat else None
+    out, k = [], 0
+    for alpha, found in zip(alphas, brackets, strict=True):
+        states = []
+        if line.channel.even and alpha <= line.weak_recovery:
+            states.append(State(0.0, 0.0, float(line.prior.second_moment), alpha * line.zero_phi, "zero"))
+        for _ in found:
+            assert solved is not None
+            f = solved.prior_part[k] + alpha * solved.phi_out[k]
+            states.append(State(solved.A[k], solved.m[k], solved.V[k], f, "partial"))
+            k += 1
+        if alpha > line.perfect_from or (not states and alpha > line.at.alpha[-1]):
+            if not (line.channel.noiseless_rate > 0 or line.prior.dimension == 0):
+                raise ConvergenceError(
+                    f"No fixed point was found at sample_ratio = {alpha:g}: the curve of fixed points of {line.prior} "
+                    f"and {line.channel} ends at {line.at.alpha[-1]:.3g}. Use a smaller sample ratio."
+                )
+            f = np.inf if line.channel.noiseless_rate > 0 else alpha * line.perfect_phi - line.prior.entropy
+            states.append(State(np.inf, float(line.prior.second_moment), 0.0, f, "perfect"))
+        if not states:  # alpha_WR itself, to rounding
+            states.append(State(0.0, 0.0, float(line.prior.second_moment), alpha * line.zero_phi, "zero"))
+        out.append(states)
+    return out
+
+
+def amp_state(states: list[State]) -> State:
+    """Where message passing ends when it starts from nothing."""
+    return states[0]
+
+
+def informed_state(states: list[State]) -> State:
+    """Where it ends when it starts from the truth."""
+    return states[-1]
+
+
+def bayes_states(line: Curve, alphas: np.ndarray) -> list[State]:
+    """The fixed point of largest free entropy: what the best estimator reaches."""
+    return [max(states, key=lambda s: s.free_entropy) for states in stable_states(line, alphas)]

@@ -1,0 +1,68 @@
+r"""The normal law to full precision in both tails.
+
+.. math:: \phi(t) = e^{-t^2/2}/\sqrt{2\pi}, \quad \Phi(t) = \int_{-\infty}^t \phi, \quad h(t) = \phi(t)/\Phi(t)
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import erfc
+
+__all__ = ["log_ndtr", "log_normal", "mills", "pair_shares", "sech_squared", "truncated_variance"]
+
+FAR = -15.0  # below, an asymptotic series whose first neglected term is smaller than rounding
+HALF_LOG_2PI = 0.9189385332046727
+
+
+def _mills_series(t: jax.Array) -> jax.Array:
+    r"""|t| Phi(t)/phi(t) = 1 - 1/t^2 + 3/t^4 - ... for t < FAR."""
+    x = 1 / jnp.square(t)
+    total = jnp.ones_like(t)
+    for k in range(17, 0, -2):  # Horner: 1 - x(1 - 3x(1 - 5x(...)))
+        total = 1 - k * x * total
+    return total
+
+
+def mills(t: jax.Array) -> jax.Array:
+    r"""h(t) = phi(t)/Phi(t), relative accuracy near rounding for every t."""
+    t = jnp.asarray(t, float)
+    near = jnp.maximum(t, FAR)
+    far = jnp.minimum(t, FAR)
+    direct = jnp.exp(-jnp.square(near) / 2 - HALF_LOG_2PI) / (0.5 * erfc(-near / jnp.sqrt(2.0)))
+    return jnp.where(t > FAR, direct, -far / _mills_series(far))
+
+
+def log_ndtr(t: jax.Array) -> jax.Array:
+    r"""log Phi(t), accurate where Phi is 1 - tiny and where it is tiny."""
+    t = jnp.asarray(t, float)
+    high, middle, far = jnp.maximum(t, 0.0), jnp.clip(t, FAR, 0.0), jnp.minimum(t, FAR)
+    above = jnp.log1p(-0.5 * erfc(high / jnp.sqrt(2.0)))
+    between = jnp.log(0.5 * erfc(-middle / jnp.sqrt(2.0)))
+    below = -jnp.square(far) / 2 - HALF_LOG_2PI + jnp.log(_mills_series(far) / -far)
+    return jnp.where(t > 0, above, jnp.where(t > FAR, between, below))
+
+
+def truncated_variance(t: jax.Array) -> jax.Array:
+    r"""1 - h(t)(h(t) + t): the variance of a standard normal that is known to exceed -t."""
+    t = jnp.asarray(t, float)
+    switch = -40.0
+    near, x = jnp.maximum(t, switch), 1 / jnp.square(jnp.minimum(t, switch))
+    h = mills(near)
+    series = x * (1 + x * (-6 + x * (50 + x * (-518 + x * 6354))))
+    return jnp.where(t > switch, 1 - h * (h + near), series)
+
+
+def log_normal(x: jax.Array, mean: jax.Array | float, variance: jax.Array | float) -> jax.Array:
+    """log N(x; mean, variance)."""
+    return -jnp.square(x - mean) / (2 * variance) - 0.5 * jnp.log(variance) - HALF_LOG_2PI
+
+
+def sech_squared(u: jax.Array) -> jax.Array:
+    """1/cosh(u)^2 without overflow."""
+    e = jnp.exp(-2 * jnp.abs(u))
+    return 4 * e / jnp.square(1 + e)
+
+
+def pair_shares(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """log(e^a + e^b) and the two shares e^a/(e^a + e^b), e^b/(e^a + e^b)."""
+    total = jnp.logaddexp(a, b)
+    return total, jnp.exp(a - total), jnp.exp(b - total)

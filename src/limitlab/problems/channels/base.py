@@ -1,0 +1,250 @@
+r"""What a channel is: a law of labels y given the teacher's output z, and its calculus.
+
+Everything that the theory of generalised linear models asks of a channel follows from one integral,
+
+.. math:: Z(y, \omega, V) = \int dz\, N(z; \omega, V)\, P(y|z),
+
+its logarithm and two derivatives in omega, and from the joint law of (omega, y).
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_number
+from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
+
+__all__ = [
+    "AbstractChannel",
+    "BinaryChannel",
+    "Information",
+    "Law",
+    "Output",
+    "check_variance",
+    "is_zero",
+    "omega_line",
+    "teacher_given_student",
+    "weight_floor",
+]
+
+TINY = 1e-300
+
+
+class Output(NamedTuple):
+    """log Z, g = d/d omega log Z = (E[z|y] - omega)/V, and dg = dg/d omega = (Var[z|y] - V)/V^2."""
+
+    log_z: jax.Array
+    g: jax.Array
+    dg: jax.Array
+
+
+class Information(NamedTuple):
+    """What the labels tell a Bayes-optimal observer: E g^2 (the conjugate of m is alpha times it) and E log Z."""
+
+    g2: jax.Array
+    phi: jax.Array
+
+
+class Law(NamedTuple):
+    """Nodes and weights: E F(y, omega) = sum of weight * F(y, w). ``y`` and ``w`` have one shape."""
+
+    y: jax.Array
+    w: jax.Array
+    weight: jax.Array
+
+    def mean(self, values: jax.Array) -> jax.Array:
+        return jnp.sum(self.weight * values)
+
+
+def is_zero(value: Any) -> bool:
+    """True if the number is zero by declaration (a plain 0), not by accident (a traced array never is)."""
+    return isinstance(value, (int, float)) and value == 0
+
+
+def check_variance(channel: "AbstractChannel") -> None:
+    check_number(
+        type(channel).__name__,
+        "variance",
+        channel.variance,  # type: ignore[attr-defined]
+        low=0,
+        remedy="It is the variance of the label noise: use 0 for none.",
+    )
+
+
+class AbstractChannel(eqx.Module):
+    r"""A law of labels given the teacher's output z.
+
+    To add a channel, write one small file like ``sign.py`` with a frozen class that has
+
+    - ``labels``: "binary" (-1, +1), "real" or "nonnegative"; ``even``: whether P(y|z) = P(y|-z);
+    - ``sample(key, z)``: labels for an array of outputs;
+    - ``output(y, w, V)``: `Output`, elementwise in JAX, stable for V from 1e-12 to 1e12;
+    - ``mean_label(w, V)``: E[y] for z ~ N(w, V), the Bayes prediction of a new label;
+    - ``law(q, slope, V0, V)``: nodes for the joint law of (omega, y) when omega ~ N(0, q) and y is drawn through
+      z ~ N(slope * omega, V0). `BinaryChannel` has it for every binary channel.
+    - ``label_mse(m, V)``: E (y - E[y|omega])^2 for omega ~ N(0, m), the least mean-square error on a new label.
+
+    A density without closed forms needs none of this: see `CustomChannel`.
+    """
+
+    labels: ClassVar[str]
+    even: ClassVar[bool] = False
+    heavy: ClassVar[bool] = False  # needs much memory per integral: evaluated one at a time
+
+    @abstractmethod
+    def sample(self, key: jax.Array, z: jax.Array) -> jax.Array:
+        """Labels for the outputs z."""
+
+    @abstractmethod
+    def output(self, y: jax.Array, w: jax.Array, V: jax.Array) -> Output:
+        """log Z, g and dg, elementwise."""
+
+    @abstractmethod
+    def mean_label(self, w: jax.Array, V: jax.Array) -> jax.Array:
+        """E[y] for z ~ N(w, V)."""
+
+    @abstractmethod
+    def law(self, q: jax.Array, slope: jax.Array, V0: jax.Array, V: jax.Array) -> Law:
+        """Nodes for (omega, y), fine enough for functions that vary as the posterior of variance V does."""
+
+    @abstractmethod
+    def label_mse(self, m: jax.Array, V: jax.Array) -> jax.Array:
+        """E (y - E[y|omega])^2 for omega ~ N(0, m), z ~ N(omega, V): accurate also when V is much smaller than m."""
+
+    def bayes(self, m: jax.Array, V: jax.Array) -> Information:
+        """E g^2 and Phi_out = E log Z for omega ~ N(0, m), y ~ Z(., omega, V)."""
+        law = self.law(m, jnp.ones_like(m), V, V)
+        out = self.output(law.y, law.w, V)
+        return Information(law.mean(jnp.square(out.g)), law.mean(out.log_z))
+
+    def prediction_error(self, rho: jax.Array, m: jax.Array, q: jax.Array, V: jax.Array) -> jax.Array:
+        r"""How wrong the prediction from omega = x.a is on a new label: E (y - E[y|omega, V])^2.
+
+        The estimate a has overlap m with the teacher and squared norm q; it believes in a variance V.
+        """
+        slope, V0 = teacher_given_student(rho, m, q)
+        V = jnp.maximum(V, 1e-12 * rho)
+        fine = jnp.minimum(jnp.sqrt(V), jnp.sqrt(V0) / jnp.maximum(jnp.abs(slope), 1e-9))
+        w, p = omega_line(q, ((0.0, fine),))
+        excess = jnp.square(self.mean_label(slope * w, V0) - self.mean_label(w, V))
+        return self.label_mse(m * slope, V0) + jnp.sum(p * excess)
+
+    @property
+    def noiseless_rate(self) -> float:
+        """d_out of a channel without noise: how fast the free entropy diverges, -d_out/2 log V; 0 with noise."""
+        return 0.0
+
+    def check_labels(self, y: Any, *, by: str) -> np.ndarray:
+        """Labels as a float array, or `InputError` if the channel could not have made them."""
+        try:
+            y = np.asarray(y, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"{by}: labels y must be numbers; got {y!r}.") from None
+        name = type(self).__name__
+        if not np.all(np.isfinite(y)):
+            raise InputError(f"{by}: labels y must be finite; {int(np.sum(~np.isfinite(y)))} of them are not.")
+        if self.labels == "binary" and not np.all(np.abs(y) == 1):
+            hint = " Turn 0/1 into -1/+1 by 2*y - 1." if np.all((y == 0) | (y == 1)) else ""
+            raise InputError(f"{by}: labels of {name} must be -1 or +1; got values such as {_odd(y)}.{hint}")
+        if self.labels == "nonnegative" and np.any(y < 0):
+            raise InputError(f"{by}: labels of {name} must be >= 0; the least is {y.min():g}.")
+        return y
+
+
+def _odd(y: np.ndarray) -> list[float]:
+    return np.unique(y[np.abs(y) != 1])[:3].tolist()
+
+
+def weight_floor(q: jax.Array) -> jax.Array:
+    """sqrt(q), kept off zero so that ratios to it are finite."""
+    return jnp.sqrt(jnp.maximum(q, TINY))
+
+
+def teacher_given_student(rho, m, q):
+    """slope and V0 of the teacher's field z given the student's omega: z ~ N(slope * omega, V0)."""
+    slope = jnp.where(q > 0, m / jnp.where(q > 0, q, 1.0), 1.0)
+    return slope, jnp.maximum(rho - m * slope, 1e-12 * rho)  # below, the difference is rounding
+
+
+def omega_line(q, features, cuts=()):
+    """Nodes and probabilities of omega ~ N(0, q), graded towards features (place, width), with edges at ``cuts``."""
+    sd = weight_floor(q)
+    edges = [graded_edges(0.0, 1.0, REACH), *(jnp.asarray(cut, float)[None] / sd for cut in cuts)]
+    for place, width in features:
+        place = jnp.clip(place / sd, -REACH, REACH)
+        edges.append(graded_edges(place, jnp.clip(width / sd, 1e-14, 1.0), 2 * REACH))
+    v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH))
+    return sd * v, jnp.exp(-jnp.square(v) / 2) / jnp.sqrt(2 * jnp.pi) * dv
+
+
+class BinaryChannel(AbstractChannel):
+    """A channel with labels -1 and +1. ``features(V)`` says where P(y|omega) changes, and how sharply."""
+
+    labels: ClassVar[str] = "binary"
+    mirror: ClassVar[bool] = False  # P(y|z) = P(-y|-z)
+
+    @abstractmethod
+    def features(self, V: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
+        """Centres in omega and the width of the change there, for z ~ N(omega, V)."""
+
+    def law(self, q, slope, V0, V):
+        features = []
+        for variance, stretch in ((V, 1.0), (V0, jnp.maximum(jnp.abs(slope), 1e-6))):
+            centres, width = self.features(variance)
+            features += [(centre / stretch, width / stretch) for centre in centres]
+        line, p = omega_line(q, features, self.boundary(V))
+        w, base = jnp.concatenate([line, line]), jnp.concatenate([p, p])
+        y = jnp.concatenate([jnp.ones_like(line), -jnp.ones_like(line)])
+        return Law(y, w, base * jnp.exp(self.output(y, slope * w, V0).log_z))
+
+    def boundary(self, V: jax.Array) -> tuple[Any, ...]:
+        """The omega at which both labels are equally likely."""
+        return (0.0,)
+
+    def bayes(self, m, V):
+        w, base = self._line(m, V)
+        labels, copies = ((1.0,), 2.0) if self.mirror else ((1.0, -1.0), 1.0)
+        g2, phi = 0.0, 0.0
+        for y in labels:
+            out = self.output(y * jnp.ones_like(w), w, V)
+            p = copies * base * jnp.exp(out.log_z)
+            g2, phi = g2 + jnp.sum(p * jnp.square(out.g)), phi + jnp.sum(p * out.log_z)
+        return Information(jnp.asarray(g2), jnp.asarray(phi))
+
+    def prediction_error(self, rho, m, q, V):
+        """P(y differs from the likelier label given omega)."""
+        slope, V0 = teacher_given_student(rho, m, q)
+        V = jnp.maximum(V, 1e-12 * rho)
+        stretch = jnp.maximum(jnp.abs(slope), 1e-9)
+        features = []
+        for variance, scale in ((V, 1.0), (V0, stretch)):
+            centres, width = self.features(variance)
+            features += [(centre / scale, width / scale) for centre in centres]
+        w, p = omega_line(q, features, self.boundary(V))
+        wrong = jnp.where(self.mean_label(w, V) >= 0, -1.0, 1.0)
+        return jnp.sum(p * jnp.exp(self.output(wrong, slope * w, V0).log_z))
+
+    def label_mse(self, m, V):
+        P = self._odds(m, V)
+        return jnp.sum(P.weight * 4 * P.y * P.w)
+
+    def classification_error(self, m: jax.Array, V: jax.Array) -> jax.Array:
+        """The least probability of a wrong label on a new sample, E min(P, 1 - P)."""
+        P = self._odds(m, V)
+        return jnp.sum(P.weight * jnp.minimum(P.y, P.w))
+
+    def _odds(self, m, V) -> Law:
+        """P(+1|omega), P(-1|omega) and weights over omega ~ N(0, m)."""
+        w, base = self._line(m, V, self.boundary(V))
+        plus, minus = (jnp.exp(self.output(sign * jnp.ones_like(w), w, V).log_z) for sign in (1.0, -1.0))
+        return Law(plus, minus, base)
+
+    def _line(self, m, V, cuts=()):
+        """Nodes and probabilities of omega ~ N(0, m), fine where the odds change."""
+        centres, width = self.features(V)
+        return omega_line(m, [(centre, width) for centre in centres], cuts)

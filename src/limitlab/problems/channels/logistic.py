@@ -1,0 +1,65 @@
+"""Labels by logistic odds."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.problems.channels.base import BinaryChannel, Output
+
+__all__ = ["Logistic"]
+
+
+class Logistic(BinaryChannel):
+    r""":math:`P(y = \pm 1) = 1/(1 + e^{-yz})`.
+
+    .. math:: g = \langle y\sigma(-yz) \rangle, \qquad
+              dg = -\langle \sigma(z)\sigma(-z) \rangle + \mathrm{Var}(y\sigma(-yz))
+
+    over the posterior of z: by parts, so that nothing cancels when V is small.
+    """
+
+    mirror: ClassVar[bool] = True
+
+    def sample(self, key, z):
+        return jnp.where(jax.random.uniform(key, z.shape) < jax.nn.sigmoid(z), 1.0, -1.0).astype(z.dtype)
+
+    def output(self, y, w, V):
+        y, w, V = jnp.broadcast_arrays(*(jnp.asarray(x, float) for x in (y, w, V)))
+        root = jnp.sqrt(V)[..., None]
+        x, dx = _standard_panels(w[..., None] / root, 1 / root)
+        z = w[..., None] + root * x
+        yz = y[..., None] * z
+        e = jnp.exp(-jnp.abs(yz))
+        log_p = -jnp.square(x) / 2 - jnp.log1p(e) + jnp.minimum(yz, 0.0)
+        top = jnp.max(log_p, -1, keepdims=True)
+        p = dx * jnp.exp(log_p - top)
+        total = jnp.sum(p, -1)
+        miss = jnp.where(yz > 0, e, 1.0) / (1 + e)  # sigma(-yz)
+        mean = jnp.sum(p * miss, -1) / total
+        spread = jnp.sum(p * jnp.square(miss - mean[..., None]), -1) / total
+        bend = jnp.sum(p * miss * (1 - miss), -1) / total
+        mass = jnp.sum(dx * jnp.exp(-jnp.square(x) / 2), -1)  # sqrt(2 pi), as this rule sees it
+        return Output(top[..., 0] + jnp.log(total / mass), y * mean, spread - bend)
+
+    def mean_label(self, w, V):
+        return 2 * jnp.exp(self.output(jnp.ones_like(w), w, V).log_z) - 1
+
+    def features(self, V):
+        return (0.0,), jnp.sqrt(V + 1.0)
+
+
+def _standard_panels(shift, width):
+    """Nodes of a standard normal x, with panels also around x = -shift (z = 0) at a scale ``width``."""
+    ladder = np.array([-9.5, -5, -1.8, 1.8, 5, 9.5])
+    around = np.array([-28.0, -11, -4.5, -1.5, 1.5, 4.5, 11, 28.0])
+    edges = jnp.concatenate(
+        [jnp.broadcast_to(ladder, (*shift.shape[:-1], len(ladder))), jnp.clip(around * width - shift, -9.5, 9.5)], -1
+    )
+    edges = jnp.sort(edges, -1)
+    x, p = np.polynomial.legendre.leggauss(10)
+    half = (edges[..., 1:] - edges[..., :-1])[..., None] / 2
+    middle = (edges[..., 1:] + edges[..., :-1])[..., None] / 2
+    lead = shift.shape[:-1]
+    return (middle + half * x).reshape(*lead, -1), (half * p).reshape(*lead, -1)

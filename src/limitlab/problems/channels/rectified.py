@@ -1,0 +1,86 @@
+"""Labels cut off at zero."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from limitlab.errors import InputError
+from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
+from limitlab.numerics.panels import REACH, graded_edges, normal_nodes, panel_nodes
+from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
+from limitlab.problems.channels.modulus import output_of_halves, positive_half, positive_lobe
+
+__all__ = ["Rectified"]
+
+
+class Rectified(AbstractChannel):
+    r""":math:`y = \max(z, 0) + \sqrt{\mathrm{variance}}\,\xi`.
+
+    Without noise y = 0 is an atom: it has a probability, the rest a density.
+    """
+
+    labels: ClassVar[str] = "real"
+
+    variance: float = 0.0
+
+    def __check_init__(self):
+        check_variance(self)
+
+    def sample(self, key, z):
+        y = jnp.maximum(z, 0.0)
+        if is_zero(self.variance):
+            return y
+        return y + jnp.sqrt(self.variance) * jax.random.normal(key, z.shape, z.dtype)
+
+    def output(self, y, w, V):
+        root = jnp.sqrt(V)
+        t = -w / root
+        if is_zero(self.variance):
+            dark = y == 0
+            log_z = jnp.where(dark, log_ndtr(t), log_normal(y, w, V))
+            g = jnp.where(dark, -mills(t) / root, (y - w) / V)
+            return Output(log_z, g, jnp.where(dark, truncated_variance(t) - 1, -1.0) / V)
+        minus = (
+            log_normal(y, 0.0, self.variance) + log_ndtr(t),
+            w - root * mills(t),
+            V * truncated_variance(t),
+        )
+        return output_of_halves(w, V, positive_lobe(y, w, V, self.variance), minus)
+
+    def mean_label(self, w, V):
+        s = w / jnp.sqrt(V)
+        return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * jnp.exp(-jnp.square(s) / 2 - HALF_LOG_2PI)
+
+    def law(self, q, slope, V0, V):
+        lit = Law(*(x.ravel() for x in positive_half(q, slope, V0, V, self.variance)))
+        sd = weight_floor(q)
+        edges = [graded_edges(0.0, 1.0, REACH)]
+        for width in (jnp.sqrt(V), jnp.sqrt(V0) / jnp.maximum(jnp.abs(slope), 1e-6)):
+            edges.append(graded_edges(0.0, jnp.clip(width / sd, 1e-14, 1.0), REACH))
+        v, dv = panel_nodes(jnp.concatenate(edges))
+        w = sd * v
+        weight = dv * jnp.exp(-jnp.square(v) / 2 - HALF_LOG_2PI + log_ndtr(-slope * w / jnp.sqrt(V0)))
+        if is_zero(self.variance):
+            dark = Law(jnp.zeros_like(w), w, weight)
+        else:
+            x, p = normal_nodes()
+            y = jnp.sqrt(self.variance) * (x + 0 * w[:, None])
+            dark = Law(y.ravel(), (w[:, None] + 0 * x).ravel(), (weight[:, None] * p).ravel())
+        return Law(*(jnp.concatenate(pair) for pair in zip(lit, dark, strict=True)))
+
+    def label_mse(self, m, V):
+        rho = m + V
+        angle = jnp.arctan2(jnp.sqrt(V * (2 * m + V)), m)
+        kept = jnp.sin(angle) - angle * jnp.cos(angle)
+        return rho * (jnp.square(jnp.sin(angle / 2)) - kept / (2 * jnp.pi)) + self.variance
+
+    @property
+    def noiseless_rate(self):
+        return 0.5 if is_zero(self.variance) else 0.0
+
+    def check_labels(self, y, *, by):
+        y = super().check_labels(y, by=by)
+        if is_zero(self.variance) and (y < 0).any():
+            raise InputError(f"{by}: labels of a noiseless Rectified are >= 0; the least is {y.min():g}.")
+        return y

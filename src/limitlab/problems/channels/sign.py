@@ -1,0 +1,63 @@
+"""Labels that are signs."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from limitlab.numerics.checks import check_number
+from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
+from limitlab.problems.channels.base import BinaryChannel, Output, check_variance, is_zero
+
+__all__ = ["Sign"]
+
+
+class Sign(BinaryChannel):
+    r""":math:`y = \mathrm{sign}(z + \sqrt{\mathrm{variance}}\,\xi)`, then flipped with probability ``flip``.
+
+    .. math:: Z = \epsilon + (1 - 2\epsilon)\,\Phi(t), \qquad t = y\omega/\sqrt{V + \sigma^2}
+    """
+
+    mirror: ClassVar[bool] = True
+
+    variance: float = 0.0
+    flip: float = 0.0
+
+    def __check_init__(self):
+        check_variance(self)
+        check_number("Sign", "flip", self.flip, low=0, high=0.5, open_high=True, remedy="Use 0 <= flip < 0.5.")
+
+    def sample(self, key, z):
+        noise, coin = jax.random.split(key)
+        if not is_zero(self.variance):
+            z = z + jnp.sqrt(self.variance) * jax.random.normal(noise, z.shape, z.dtype)
+        y = jnp.where(z >= 0, 1.0, -1.0).astype(z.dtype)
+        if not is_zero(self.flip):
+            y = jnp.where(jax.random.uniform(coin, z.shape) < self.flip, -y, y)
+        return y
+
+    def output(self, y, w, V):
+        T = V + self.variance
+        root = jnp.sqrt(T)
+        t = y * w / root
+        if is_zero(self.flip):
+            return Output(log_ndtr(t), y * mills(t) / root, (truncated_variance(t) - 1) / T)
+        log_z = jnp.logaddexp(jnp.log(self.flip), jnp.log1p(-2 * self.flip) + log_ndtr(t))
+        g = (1 - 2 * self.flip) * y * jnp.exp(-jnp.square(t) / 2 - HALF_LOG_2PI - log_z) / root
+        return Output(log_z, g, -g * (g + w / T))
+
+    def mean_label(self, w, V):
+        t = w / jnp.sqrt(V + self.variance)
+        return (1 - 2 * self.flip) * jax.scipy.special.erf(t / jnp.sqrt(2.0))
+
+    def features(self, V):
+        return (0.0,), jnp.sqrt(V + self.variance)
+
+    def label_mse(self, m, V):
+        T, keep = V + self.variance, (1 - 2 * self.flip) ** 2
+        angle = jnp.arctan2(jnp.sqrt(T * (2 * m + T)), m)  # arccos(m/(rho + variance))
+        return 1 - keep + keep * 2 / jnp.pi * angle
+
+    def classification_error(self, m, V):
+        angle = jnp.arctan2(jnp.sqrt(V + self.variance), jnp.sqrt(m))
+        return self.flip + (1 - 2 * self.flip) * angle / jnp.pi

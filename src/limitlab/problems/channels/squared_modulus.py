@@ -1,0 +1,141 @@
+"""Labels that are squares."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.numerics.normal import HALF_LOG_2PI
+from limitlab.numerics.panels import graded_edges, panel_nodes
+from limitlab.problems.channels.base import (
+    AbstractChannel,
+    Information,
+    Law,
+    Output,
+    check_variance,
+    is_zero,
+    weight_floor,
+)
+from limitlab.problems.channels.modulus import Modulus, check_nonnegative, output_of_halves, sharp_modulus
+
+__all__ = ["SquaredModulus"]
+
+INNER = 96  # nodes for z on its half line
+
+
+class SquaredModulus(AbstractChannel):
+    r""":math:`y = z^2 + \sqrt{\mathrm{variance}}\,\xi`.
+
+    With noise there is no closed form. On z > 0 the posterior has one mode, the positive root of a cubic, and one
+    Gauss-Legendre rule around it gives its weight, mean and variance; likewise on z < 0.
+    """
+
+    labels: ClassVar[str] = "real"
+    even: ClassVar[bool] = True
+
+    variance: float = 0.0
+
+    @property
+    def heavy(self) -> bool:  # type: ignore[override]
+        return not is_zero(self.variance)
+
+    def __check_init__(self):
+        check_variance(self)
+
+    def sample(self, key, z):
+        if is_zero(self.variance):
+            return jnp.square(z)
+        return jnp.square(z) + jnp.sqrt(self.variance) * jax.random.normal(key, z.shape, z.dtype)
+
+    def output(self, y, w, V):
+        if is_zero(self.variance):
+            root = jnp.sqrt(y)
+            out = sharp_modulus(root, w, V)
+            return Output(out.log_z - jnp.log(2 * root), out.g, out.dg)
+        plus, minus = self._halves(y, jnp.abs(w), V)
+        out = output_of_halves(jnp.abs(w), V, plus, minus)
+        return Output(out.log_z, jnp.where(w < 0, -out.g, out.g), out.dg)
+
+    def _halves(self, y, w, V):
+        """(log weight, mean, variance) of z > 0 and z < 0 for w >= 0, on the nodes that suit z > 0."""
+        y, w, V = jnp.broadcast_arrays(y, w, V)
+        peak = _positive_root(self.variance / V / 2 - y, self.variance * w / V / 2)
+        bend = 1 / V + (6 * jnp.square(peak) - 2 * y) / self.variance
+        width = 1 / jnp.sqrt(jnp.maximum(bend, 0.0) + 1 / jnp.sqrt(self.variance))
+        low, high = jnp.maximum(peak - 12 * width, 0.0), peak + 12 * width
+        x, p = np.polynomial.legendre.leggauss(INNER)
+        z = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * x
+        dz = (high - low)[..., None] / 2 * p
+        seen = -jnp.square(y[..., None] - jnp.square(z)) / (2 * self.variance)
+        shift = -0.5 * jnp.log(self.variance * V) - 2 * HALF_LOG_2PI
+        halves = []
+        for sign in (1, -1):
+            log_p, mean, variance = _moments(z, dz, seen - jnp.square(z - sign * w[..., None]) / (2 * V[..., None]))
+            halves.append((log_p + shift, sign * mean, variance))
+        return tuple(halves)
+
+    def mean_label(self, w, V):
+        return jnp.square(w) + V
+
+    def law(self, q, slope, V0, V):
+        if is_zero(self.variance):
+            law = Modulus().law(q, slope, V0, V)
+            return Law(jnp.square(law.y), law.w, law.weight)
+        y, w, weight, _ = self._positive(q, slope, V0)
+        return Law(jnp.stack([y, y]), jnp.stack([w, -w]), jnp.stack([weight, weight]))
+
+    def bayes(self, m, V):
+        if is_zero(self.variance):  # y = |z|^2: the Jacobian adds -E log(2|z|), z ~ N(0, rho)
+            info = Modulus().bayes(m, V)
+            return Information(info.g2, info.phi - (jnp.log(2 * (m + V)) - np.euler_gamma) / 2)
+        _, w, weight, (plus, minus) = self._positive(m, 1.0, V)
+        out = output_of_halves(jnp.abs(w), V, plus, minus)
+        return Information(2 * jnp.sum(weight * jnp.square(out.g)), 2 * jnp.sum(weight * out.log_z))
+
+    def _positive(self, q, slope, V0):
+        """Nodes (y, omega) and weights on z > 0, which sum to 1/2, with the halves of the posterior there."""
+        rho, noise = jnp.square(slope) * q + V0, jnp.sqrt(self.variance)
+        edges = graded_edges(0.0, noise, 12 * noise + 160 * rho, 18)[18:]
+        y, dy = panel_nodes(jnp.concatenate([-noise * np.array([12.0, 8, 5, 3, 1.5, 0.6]), edges]), 8)
+        # where omega lies when y is known and z > 0
+        (_, mean, var), _ = self._halves(y, jnp.zeros_like(y), rho)
+        tilt, rest = slope * q / rho, q * V0 / rho
+        centre, width = tilt * mean, jnp.maximum(jnp.sqrt(rest + jnp.square(tilt) * var), 1e-150)
+        fine = jnp.clip(jnp.sqrt(rest), 1e-150, width)
+        around = jax.vmap(lambda c, s: graded_edges(c, s, 10 * s, 6))(centre, width)
+        near = jax.vmap(lambda s, far: graded_edges(0.0, s, far, 6))(fine, jnp.abs(centre) + 10 * width)
+        bound = (centre - 10 * width)[:, None], (centre + 10 * width)[:, None]
+        w, dw = jax.vmap(lambda e: panel_nodes(e, 8))(jnp.clip(jnp.concatenate([around, near], 1), *bound))
+        y, sd = y[:, None] + 0 * w, weight_floor(q)
+        plus, minus = self._halves(y, jnp.abs(slope * w), V0)
+        log_p = jnp.where(slope * w >= 0, plus[0], minus[0]) - jnp.square(w / sd) / 2 - jnp.log(sd) - HALF_LOG_2PI
+        return y, w, dy[:, None] * dw * jnp.exp(log_p), (plus, minus)
+
+    def label_mse(self, m, V):
+        return 2 * V * (2 * m + V) + self.variance
+
+    @property
+    def noiseless_rate(self):
+        return 1.0 if is_zero(self.variance) else 0.0
+
+    def check_labels(self, y, *, by):
+        return check_nonnegative(super().check_labels(y, by=by), self, by)
+
+
+def _positive_root(b, c):
+    """The positive root of z^3 + b z - c = 0, c >= 0 (sqrt(max(-b, 0)) at c = 0)."""
+    z = jnp.sqrt(jnp.maximum(-b, 0.0)) + jnp.cbrt(c)  # an upper bound: Newton descends to the root from there
+    for _ in range(12):
+        slope = 3 * jnp.square(z) + b
+        z = z - jnp.where(slope > 0, (z**3 + b * z - c) / jnp.where(slope > 0, slope, 1.0), 0.0)
+    return z
+
+
+def _moments(z, dz, log_p):
+    top = jnp.max(log_p, axis=-1, keepdims=True)
+    p = dz * jnp.exp(log_p - top)
+    total = jnp.sum(p, axis=-1)
+    mean = jnp.sum(p * z, axis=-1) / total
+    variance = jnp.sum(p * jnp.square(z - mean[..., None]), axis=-1) / total
+    return top[..., 0] + jnp.log(total), mean, variance

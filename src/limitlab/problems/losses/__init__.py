@@ -1,0 +1,21 @@
+"""What the learner pays for an output f when the label is y, one family a file."""
+
+from limitlab.problems.losses.base import AbstractConvexLoss, AbstractLoss, Proximal
+from limitlab.problems.losses.custom import CustomLoss
+from limitlab.problems.losses.margin import HingeLoss, LogisticLoss, MaxMargin
+from limitlab.problems.losses.phase_retrieval import PhaseRetrievalLoss
+from limitlab.problems.losses.residual import HuberLoss, PseudoHuberLoss, SquareLoss
+
+__all__ = [
+    "AbstractConvexLoss",
+    "AbstractLoss",
+    "CustomLoss",
+    "HingeLoss",
+    "HuberLoss",
+    "LogisticLoss",
+    "MaxMargin",
+    "PhaseRetrievalLoss",
+    "Proximal",
+    "PseudoHuberLoss",
+    "SquareLoss",
+]

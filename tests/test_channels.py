@@ -1,0 +1,230 @@
+"""Channels: every number follows from one integral, so identities tie them together; then brute force."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+
+import limitlab as ll
+from limitlab.errors import InputError
+from limitlab.numerics.trees import traced
+from limitlab.problems.channels import BinaryChannel, CustomBinary, CustomChannel
+
+CHANNELS = [
+    ll.Sign(),
+    ll.Sign(variance=0.3),
+    ll.Sign(flip=0.1),
+    ll.Sign(variance=0.2, flip=1e-4),
+    ll.GaussianNoise(),
+    ll.GaussianNoise(variance=0.4),
+    ll.Modulus(),
+    ll.Modulus(variance=0.1),
+    ll.Modulus(variance=1e-5),
+    ll.Rectified(),
+    ll.Rectified(variance=0.1),
+    ll.Rectified(variance=1e-5),
+    ll.Logistic(),
+    ll.Door(width=0.6),
+    ll.SquaredModulus(),
+    ll.SquaredModulus(variance=0.3),
+]
+PLACES = [(1e-7, 1.3), (0.4, 0.9), (1.3, 1e-3), (1.0, 1e-7)]
+
+
+@eqx.filter_jit
+def _integrals(channel, q, slope, V0, V):
+    law = channel.law(q, slope, V0, V)
+    out = channel.output(law.y, law.w, V)
+    truth = channel.output(law.y, slope * law.w, V0)
+    values = (out.g**2, -out.dg, out.log_z, truth.g * out.g, (law.y - channel.mean_label(law.w, V)) ** 2)
+    return jnp.stack([jnp.sum(law.weight), *(law.mean(x) for x in values)])
+
+
+@eqx.filter_jit
+def _bayes(channel, m, V):
+    return jnp.stack([*channel.bayes(m, V), channel.label_mse(m, V), channel.prediction_error(m + V, m, m, V)])
+
+
+def _of(function, channel, *numbers):
+    return np.asarray(function(traced(channel), *(jnp.asarray(float(x)) for x in numbers)))
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=repr)
+def test_the_law_is_normalised_and_on_the_nishimori_line(channel):
+    for m, V in PLACES[1:3] if channel.heavy else PLACES:
+        mass, g2, minus_dg, log_z, overlap, label_mse = _of(_integrals, channel, m, 1.0, V, V)
+        assert mass == pytest.approx(1, abs=3e-9)
+        blur = 1e-15 / V / max(g2 * V, 1e-12)  # dg = (Var/V - 1)/V loses these digits to cancellation
+        assert minus_dg == pytest.approx(g2, rel=1e-7 + 10 * blur)
+        assert overlap == pytest.approx(g2, rel=1e-12)  # teacher and student see the same
+        info, phi, mse, error = _of(_bayes, channel, m, V)
+        assert info == pytest.approx(g2, rel=1e-10)
+        if not (isinstance(channel, ll.SquaredModulus) and channel.variance == 0):  # log|z| is singular on the nodes
+            assert phi == pytest.approx(log_z, rel=1e-10)
+        assert mse == pytest.approx(label_mse, rel=1e-6)
+        if not isinstance(channel, BinaryChannel):
+            assert error == pytest.approx(mse, rel=1e-6)
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=repr)
+def test_information_is_the_slope_of_the_free_entropy(channel):
+    """2 dPhi_out/dm = E g^2 at fixed rho = m + V."""
+    m, V, h = 0.5, 0.7, 2e-4
+    values = [_of(_bayes, channel, m + k * h, V - k * h)[1] for k in (-2, -1, 1, 2)]
+    slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
+    g2 = _of(_bayes, channel, m, V)[0]
+    assert 2 * slope == pytest.approx(g2, rel=1e-7)
+    assert not 2 * slope == pytest.approx(_of(_bayes, channel, m, 1.02 * V)[0], rel=1e-3)  # negative control
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=repr)
+def test_g_and_dg_are_derivatives(channel):
+    live = traced(channel)
+    y = {"binary": jnp.array([1.0, -1.0, 1.0, -1.0]), "real": jnp.array([0.3, 1.2, 2.0, 0.7])}[channel.labels]
+    w, V = jnp.array([0.4, -0.8, 1.7, -2.5]), jnp.array([0.7, 1.5, 0.2, 0.9])
+    out = live.output(y, w, V)
+    g = jax.vmap(jax.grad(lambda w, y, V: live.output(y, w, V).log_z))(w, y, V)
+    dg = jax.vmap(jax.grad(lambda w, y, V: live.output(y, w, V).g))(w, y, V)
+    np.testing.assert_allclose(out.g, g, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(out.dg, dg, rtol=1e-6, atol=1e-8)
+
+
+def _brute(channel, rho, m, q, V):
+    """E g^2 for omega ~ N(0, q) by sums over fine grids of z, omega and y, from P(y|z) alone."""
+    z = np.linspace(-9, 9, 6001) * np.sqrt(rho)
+    w = np.linspace(-8, 8, 241) * np.sqrt(q)
+    noise = float(getattr(channel, "variance", 0.0))
+    if channel.labels == "binary":
+        y = np.array([1.0, -1.0])
+        if isinstance(channel, ll.Sign):
+            plus = channel.flip + (1 - 2 * channel.flip) * ndtr(z / np.sqrt(noise))
+        else:
+            plus = expit(z)
+        P, dy = np.stack([plus, 1 - plus]), 1.0
+    else:
+        centre = {"GaussianNoise": z, "Modulus": abs(z), "Rectified": np.maximum(z, 0), "SquaredModulus": z**2}
+        centre = centre[type(channel).__name__]
+        y = np.linspace(centre.min() - 8 * np.sqrt(noise), np.sort(centre)[-200] + 8 * np.sqrt(noise), 4001)
+        P, dy = np.exp(-((y[:, None] - centre) ** 2) / (2 * noise)) / np.sqrt(2 * np.pi * noise), y[1] - y[0]
+    slope = m / q
+    V0 = rho - m * slope
+    field = np.exp(-((z - w[:, None]) ** 2) / (2 * V)) / np.sqrt(2 * np.pi * V) * (z[1] - z[0])
+    truth = np.exp(-((z - slope * w[:, None]) ** 2) / (2 * V0)) / np.sqrt(2 * np.pi * V0) * (z[1] - z[0])
+    Z, first, teacher = field @ P.T, (field * z) @ P.T, truth @ P.T
+    g = np.where(Z > 1e-290, first / np.maximum(Z, 1e-300) - w[:, None], 0.0) / V
+    weight = np.exp(-(w**2) / (2 * q)) / np.sqrt(2 * np.pi * q) * (w[1] - w[0])
+    return np.sum(weight[:, None] * teacher * g**2) * dy
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        ll.Sign(variance=0.3, flip=0.05),
+        ll.Logistic(),
+        ll.GaussianNoise(variance=0.3),
+        ll.Modulus(variance=0.2),
+        ll.Rectified(variance=0.2),
+        ll.SquaredModulus(variance=0.5),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("order", [(1.2, 0.8, 0.8, 0.4), (1.2, 0.3, 0.5, 0.9)], ids=["matched", "mismatched"])
+def test_brute_force(channel, order):
+    rho, m, q, V = order
+    slope = m / q
+    g2 = _of(_integrals, channel, q, slope, rho - m * slope, V)[1]
+    assert g2 == pytest.approx(_brute(channel, rho, m, q, V), rel=2e-6)
+
+
+def test_noise_goes_to_zero():
+    """The noisy formulas end in the noiseless ones."""
+    for sharp, noisy in [
+        (ll.Modulus(), ll.Modulus(1e-11)),
+        (ll.Rectified(), ll.Rectified(1e-11)),
+        (ll.Sign(), ll.Sign(1e-12)),
+        (ll.SquaredModulus(), ll.SquaredModulus(1e-9)),
+    ]:
+        a, b = (_of(_bayes, channel, 0.6, 0.5)[0] for channel in (sharp, noisy))
+        assert b == pytest.approx(a, rel=3e-5)
+
+
+def test_near_perfect_recovery_follows_the_known_laws():
+    for V in (1e-6, 1e-10):
+        m = 1.0 - V
+        assert _of(_bayes, ll.Modulus(), m, V)[0] * V == pytest.approx(1, abs=3 * np.sqrt(V))
+        assert _of(_bayes, ll.Rectified(), m, V)[0] * V == pytest.approx(0.5, abs=3 * np.sqrt(V))
+        c = 2 / np.sqrt(2 * np.pi) * 0.9031  # of the order of one
+        ratio = _of(_bayes, ll.Sign(), m, V)[0] * np.sqrt(V)
+        assert 0.5 * c < ratio < 1.5 * c
+    # E g^2 sqrt(V) has a limit, 2 phi(0) int phi^2/Phi: two far points agree, and so does the integral
+    x = np.linspace(-12, 12, 20001)
+    phi = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    limit = 2 / np.sqrt(2 * np.pi) * np.sum(phi**2 / ndtr(x)) * (x[1] - x[0])
+    assert _of(_bayes, ll.Sign(), 1.0, 1e-10)[0] * 1e-5 == pytest.approx(limit, rel=1e-8)
+
+
+@eqx.filter_jit
+def _three_errors(channel, m, V):
+    general = BinaryChannel.classification_error(channel, m, V)
+    return jnp.stack([general, channel.classification_error(m, V), channel.prediction_error(m + V, m, m, V)])
+
+
+def test_classification_errors():
+    """The closed form of Sign against the general integral; the Bayes error is the error of the Bayes rule."""
+    for channel in (ll.Sign(0.2, 0.1), ll.Logistic(), ll.Door(0.6)):
+        general, own, rule = _of(_three_errors, channel, 0.7, 0.4)
+        assert own == pytest.approx(general, rel=1e-9)
+        assert rule == pytest.approx(general, rel=1e-8)
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=repr)
+def test_samples_follow_the_mean_label(channel):
+    w, V, n = 0.35, 0.8, 40_000
+    keys = jax.random.split(jax.random.key(3))
+    z = w + jnp.sqrt(V) * jax.random.normal(keys[0], (n,))
+    y = np.asarray(channel.sample(keys[1], z))
+    mean = float(traced(channel).mean_label(jnp.asarray([w]), jnp.asarray([V]))[0])
+    score = (y.mean() - mean) / (y.std(ddof=1) / np.sqrt(n))
+    assert abs(score) < 4
+    channel.check_labels(y, by="test")
+
+
+def test_custom_channels_reproduce_the_built_in_ones():
+    odds = CustomBinary(jax.nn.sigmoid, width=1.0)
+    width = 0.3
+    blurred = CustomChannel(
+        lambda y, z: -((y - jnp.abs(z)) ** 2) / (2 * width**2) - jnp.log(width * jnp.sqrt(2 * jnp.pi)),
+        support=(-3.0, 12.0),
+        label_width=width,
+        width=width,
+        symmetric=True,
+    )
+    for own, known in ((odds, ll.Logistic()), (blurred, ll.Modulus(width**2))):
+        assert own.even == known.even
+        a, b = _of(_bayes, own, 0.6, 0.5), _of(_bayes, known, 0.6, 0.5)
+        np.testing.assert_allclose(a[:3], b[:3], rtol=1e-7)
+    y = np.asarray(blurred.sample(jax.random.key(0), jnp.full(4000, 1.0)))
+    assert abs(y.mean() - 1.0) < 4 * width / np.sqrt(4000)
+
+
+def test_bad_channels_and_labels():
+    with pytest.raises(InputError, match="normalised"):
+        CustomChannel(lambda y, z: -(y**2), support=(-5.0, 5.0))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        CustomBinary(lambda z: 1.5 + 0 * z)
+    with pytest.raises(InputError, match="low < high"):
+        CustomChannel(lambda y, z: -(y**2), support=(2.0, 1.0))
+    with pytest.raises(InputError, match="2\\*y - 1"):
+        ll.Sign().check_labels([0, 1, 1], by="fit")
+    with pytest.raises(InputError, match="-1 or \\+1"):
+        ll.Logistic().check_labels([0.5, 1], by="fit")
+    with pytest.raises(InputError, match=">= 0"):
+        ll.Modulus().check_labels([-0.1], by="fit")
+    ll.Modulus(0.1).check_labels([-0.1], by="fit")
+    with pytest.raises(InputError, match="finite"):
+        ll.GaussianNoise().check_labels([np.nan], by="fit")
+    for bad in (lambda: ll.Modulus(-1.0), lambda: ll.Door(0.0), lambda: ll.Sign(0.0, 0.5), lambda: ll.Sign(np.nan)):
+        with pytest.raises(InputError):
+            bad()
