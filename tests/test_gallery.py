@@ -21,6 +21,9 @@ from limitlab.states import Overlaps
 from limitlab.sweep import sweep
 
 
+ONE_PASS = ("escape", "escape-wide", "second-layer", "unify", "plateau")  # the others: test_gallery_static.py
+
+
 def trajectory(problem, times, risk, M, Q, a=1.0, d=None):
     """Results made of given functions: risk (time, replica), M, Q, a broadcast to their shapes."""
     risk = np.asarray(risk)
@@ -302,7 +305,7 @@ def test_every_figure_says_what_it_shows(fake_wide):
         "unify": unify_data(),
         "plateau": plateau_data(),
     }
-    assert set(made) == set(ENTRIES)
+    assert set(made) == set(ONE_PASS)
     for name, data in made.items():
         figure = ENTRIES[name].figure(data)
         assert len(figure.get_suptitle()) > 20, name
@@ -324,7 +327,7 @@ def test_every_entry_is_described():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(ENTRIES))
+@pytest.mark.parametrize("name", ONE_PASS)
 def test_the_claim_holds_when_really_computed(name, tmp_path):
     verdict = run_entry(name, tmp_path)
     assert verdict.ok, verdict.text

@@ -8,7 +8,6 @@ Below alpha_c samples per dimension random labels of this law are separable, abo
 import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
-from scipy.optimize import brentq
 
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
@@ -63,6 +62,8 @@ def separability_ratio(channel: AbstractChannel, rho: float) -> float:
         far *= 2
         if abs(far) > FARTHEST:
             return float("inf")
+    from scipy.optimize import brentq  # slow to import
+
     t, report = brentq(slope, 0.0, far, xtol=1e-10, full_output=True)
     if not report.converged:
         raise ConvergenceError(f"separability: no minimum was found up to t = {far:g}.", t)

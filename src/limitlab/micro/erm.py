@@ -1,14 +1,13 @@
 """Convex empirical risk minimisation at finite size."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.micro.convex_fit import Fit, fit
 from limitlab.micro.glm_data import check_glm, draw_glm, replica_key
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
@@ -17,6 +16,9 @@ from limitlab.problems.fields import Predictor, errors
 from limitlab.problems.losses import MaxMargin
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+
+if TYPE_CHECKING:
+    from limitlab.micro.convex_fit import Fit
 
 __all__ = ["draw_data", "run_erm"]
 
@@ -33,6 +35,8 @@ def run_erm(problem: Problem, d: int, replicas: int = 1, seed: int = 0, progress
     not exist (separable labels without penalty, max margin on labels that are not separable) has NaN and the status
     "undefined"; the reason is in the attribute ``notes``.
     """
+    from limitlab.micro.convex_fit import fit  # scipy.optimize is slow to import
+
     check_erm("simulate with ERM", problem, InputError)
     n = check_glm("simulate with ERM", problem, d)
     needed = _check_memory(n, d)
@@ -80,7 +84,7 @@ def _draw(inputs, prior, channel, key, n: int, d: int):
     return draw_glm(inputs, prior, channel, key, n, d, jnp.float64)
 
 
-def _measure(live, found: Fit, X, y, w_star) -> dict[str, float]:
+def _measure(live, found: "Fit", X, y, w_star) -> dict[str, float]:
     channel, loss = live
     d = len(w_star)
     m, q, rho = (float(x) / d for x in (found.w @ w_star, found.w @ found.w, w_star @ w_star))
