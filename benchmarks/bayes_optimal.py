@@ -21,7 +21,7 @@ def information(m: float) -> float:
         t = np.sqrt(m / V) * v
         return np.exp(-(t**2) - v**2 / 2 - log_ndtr(t)) / (2 * np.pi) ** 1.5
 
-    return 2 / V * quad(integrand, -12, 12, epsabs=0, epsrel=1e-9, limit=200, points=(0,))[0]
+    return 2 / V * quad(integrand, -12, 12, epsabs=0, epsrel=1e-12, limit=200, points=(0,))[0]
 
 
 def iterate(alpha: float) -> float:
@@ -29,7 +29,7 @@ def iterate(alpha: float) -> float:
     for _ in range(500):
         A = alpha * information(m)
         m, old = A / (1 + A), m
-        if abs(m - old) < 1e-9:
+        if abs(m - old) < 1e-12:  # about what the curve is accurate to
             break
     return m
 

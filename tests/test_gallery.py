@@ -20,7 +20,6 @@ from limitlab.results.schema import dataset, overlap_dataset
 from limitlab.states import Overlaps
 from limitlab.sweep import sweep
 
-
 ONE_PASS = ("escape", "escape-wide", "second-layer", "unify", "plateau")  # the others: test_gallery_static.py
 
 

@@ -90,10 +90,10 @@ def _whole_curve(verb: Callable, problem: Problem, axes: dict[str, list], argume
     if not (isinstance(limit, AbstractLimit) and hasattr(limit, "curve")):
         return None
     try:
-        for alpha in axes["sample_ratio"]:
-            limit.check(dataclasses.replace(problem, sample_ratio=alpha))
-        return limit.curve(problem, np.asarray(axes["sample_ratio"], float))  # type: ignore[attr-defined]
-    except LimitlabError:
+        alphas = np.asarray(axes["sample_ratio"], float)
+        limit.check(dataclasses.replace(problem, sample_ratio=float(alphas[0])))
+        return limit.curve(problem, alphas) if np.all(np.isfinite(alphas) & (alphas > 0)) else None  # type: ignore
+    except (LimitlabError, TypeError, ValueError):
         return None  # one of the points is refused: the slow road says which, and keeps the others
 
 

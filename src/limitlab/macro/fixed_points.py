@@ -74,15 +74,21 @@ def _chunk(prior: AbstractPrior, channel: AbstractChannel, A: jax.Array):
         info = channel.bayes(m, V)
         return m, V, A / info.g2, phi_w - m * A / 2, info.phi
 
-    return jax.lax.map(one, A, batch_size=1 if channel.heavy else 16)
+    return jax.lax.map(one, A, batch_size=channel.batch)
+
+
+@functools.lru_cache(maxsize=64)
+def _live(prior: AbstractPrior, channel: AbstractChannel) -> tuple[AbstractPrior, AbstractChannel]:
+    return traced(prior), traced(channel)
 
 
 def points(prior: AbstractPrior, channel: AbstractChannel, A: np.ndarray) -> Points:
     """The fixed points at the given signals A > 0."""
     A = np.atleast_1d(np.asarray(A, float))
-    chunk = 8 if channel.heavy or len(A) <= 8 else CHUNK  # few shapes, so few compilations
+    # Few shapes, so few compilations: some points, a curve at given ratios, the whole grid.
+    chunk = 8 if channel.heavy or len(A) <= 8 else CHUNK if len(A) <= CHUNK else 4 * CHUNK
     padded = np.concatenate([A, np.full(-len(A) % chunk, A[-1])])
-    prior, channel = traced(prior), traced(channel)
+    prior, channel = _live(prior, channel)
     parts = [_chunk(prior, channel, jnp.asarray(part)) for part in padded.reshape(-1, chunk)]
     values = [np.concatenate([np.asarray(part[i]) for part in parts])[: len(A)] for i in range(5)]
     return Points(A, *values)
@@ -185,24 +191,23 @@ def _ends(prior, channel) -> tuple[float, float, float, bool]:
 # --- fixed points at a given sample ratio ------------------------------------------------------------------
 
 
-def crossings(line: Curve, alphas: np.ndarray) -> list[list[tuple[float, float]]]:
-    """For every sample ratio the brackets (A_low, A_high) in which alpha(A) crosses it upwards, by rising A."""
+def crossings(line: Curve, alphas: np.ndarray) -> list[list[tuple[float, float, float, float]]]:
+    """For every sample ratio the brackets in which alpha(A) crosses it upwards: both ends of A, and alpha there."""
     a, A = line.at.alpha, line.at.A
     out = []
     for alpha in alphas:
         i = np.nonzero((a[:-1] <= alpha) & (a[1:] > alpha))[0]
-        found = [(A[j], A[j + 1]) for j in i]
+        found = [(A[j], A[j + 1], a[j], a[j + 1]) for j in i]
         if not line.channel.even and a[0] > alpha:  # below the grid, where A is proportional to alpha
-            found.insert(0, (A[0] * 1e-12, A[0]))
+            found.insert(0, (A[0] * 1e-12, A[0], a[0] * 1e-12, a[0]))
         out.append(found)
     return out
 
 
-def _refine(line: Curve, low: np.ndarray, high: np.ndarray, target: np.ndarray) -> Points:
+def _refine(line: Curve, low, high, alpha_low, alpha_high, target) -> Points:
     """Solve alpha(A) = target in the brackets, all at once (bracketed secant steps in log A)."""
     x0, x1 = np.log(low), np.log(high)
-    f0 = np.log(points(line.prior, line.channel, low).alpha / target)
-    f1 = np.log(points(line.prior, line.channel, high).alpha / target)
+    f0, f1 = np.log(alpha_low / target), np.log(alpha_high / target)
     x, side = x0.copy(), np.zeros(len(x0))
     for _ in range(60):
         with np.errstate(all="ignore"):
@@ -225,7 +230,7 @@ def stable_states(line: Curve, alphas: np.ndarray) -> list[list[State]]:
     """Every stable fixed point at each sample ratio, from the least informed to perfect recovery."""
     alphas = np.atleast_1d(np.asarray(alphas, float))
     brackets = crossings(line, alphas)
-    flat = [(low, high, alpha) for alpha, found in zip(alphas, brackets, strict=True) for low, high in found]
+    flat = [(*bracket, alpha) for alpha, found in zip(alphas, brackets, strict=True) for bracket in found]
     solved = _refine(line, *(np.array(x) for x in zip(*flat, strict=True))) if flat else None
     out, k = [], 0
     for alpha, found in zip(alphas, brackets, strict=True):

@@ -2,6 +2,7 @@
 
 import datetime
 import difflib
+import functools
 import importlib.metadata
 import re
 from collections.abc import Mapping
@@ -267,11 +268,9 @@ def _check_status(ds: "xr.Dataset") -> None:
         if unknown:
             raise InputError(f"status must be one of {', '.join(STATUSES)}; got {', '.join(map(repr, unknown))}.")
     for name, variable in ds.data_vars.items():
-        if variable.dtype.kind not in "fc":
+        if variable.dtype.kind not in "fc" or not np.isnan(variable.values).any():
             continue
         nan = variable.isnull()
-        if not bool(nan.any()):
-            continue
         if "status" not in ds:
             raise InputError(f"{name} has NaN but the Dataset has no status that says why. Add the variable status.")
         ok = ds["status"] == "ok"
@@ -322,6 +321,7 @@ def _increasing(values: np.ndarray) -> bool:
     return bool(np.all(np.isfinite(values)) and np.all(np.diff(values) > 0))
 
 
+@functools.cache
 def _version() -> str:
     try:
         return importlib.metadata.version("limitlab")

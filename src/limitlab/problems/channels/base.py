@@ -94,7 +94,12 @@ class AbstractChannel(eqx.Module):
 
     labels: ClassVar[str]
     even: ClassVar[bool] = False
-    heavy: ClassVar[bool] = False  # needs much memory per integral: evaluated one at a time
+    heavy: ClassVar[bool] = False  # slow per integral: coarser grids of fixed points
+
+    @property
+    def batch(self) -> int:
+        """How many integrals are held in memory at once."""
+        return 1 if self.heavy else 16
 
     @abstractmethod
     def sample(self, key: jax.Array, z: jax.Array) -> jax.Array:
