@@ -108,7 +108,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     worst = float(np.max(gaps["logistic"] / bayes))
     checks.append(
         Check(
-            "logistic with its best penalty is within 0.6 % of it, but above", 0 < worst < 6e-3, f"at most {worst:.2%}"
+            "logistic with its best penalty is within 0.1 % of it, but above", 0 < worst < 1e-3, f"at most {worst:.2%}"
         )
     )
     for i, alpha in enumerate(RUNS):
