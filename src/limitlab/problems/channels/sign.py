@@ -68,7 +68,7 @@ class Sign(BinaryChannel):
         is integrated vanishes away from the boundary.
         """
         T = V + self.variance
-        x, share = STEPS, jnp.sqrt(T / (m + T))
+        x, share = jnp.asarray(STEPS), jnp.sqrt(T / (m + T))
         t, v = x * jnp.sqrt(m / (m + T)), x * share
         plus, minus = log_ndtr(t), log_ndtr(-t)
         certain = 0.0
