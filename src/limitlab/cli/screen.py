@@ -51,18 +51,42 @@ def show_table(title: str, heads: list[str], rows: list[list[str]]) -> None:
     show(out)
 
 
-def summary(ds: "xr.Dataset") -> None:
-    """A result in a few lines: its risk at a few times with its standard error, and how it ended."""
-    from limitlab.figures import average, describe, title
+def _mean(values: "xr.DataArray") -> list[str]:
+    """The mean over replicas and its standard error, as texts."""
+    from limitlab.figures import average
 
-    heads, rows = ["time", "risk", "standard error"], []
-    if "risk" in ds and "time" in ds["risk"].dims:
-        risk = ds["risk"] if "replica" in ds["risk"].dims else ds["risk"].expand_dims("replica")
-        mean, error = average(risk.transpose("replica", "time").values)
-        times = ds["time"].values
-        for i in np.unique(np.linspace(0, len(times) - 1, min(SHOWN_TIMES, len(times))).round().astype(int)):
-            scatter = "-" if error is None or not np.isfinite(error[i]) else f"{error[i]:.2g}"
-            rows.append([f"{times[i]:.4g}", f"{mean[i]:.6g}", scatter])
+    runs = np.atleast_1d(values.values)[:, None]
+    mean, error = average(runs)
+    scatter = "-" if error is None or not np.isfinite(error[0]) else f"{error[0]:.2g}"
+    return [f"{mean[0]:.6g}", scatter]
+
+
+def summary(ds: "xr.Dataset") -> None:
+    """A result in a few lines: its risk or errors at a few times with standard errors, and how it ended."""
+    from limitlab.figures import describe, title
+
+    axis = next((dim for dim in ("time", "iteration") if dim in ds.dims), "")
+    if axis:
+        name = next((n for n in ("risk", "mse") if n in ds and axis in ds[n].dims), None)
+        heads, rows = [axis, name or "", "standard error"], []
+        points = ds[axis].values if name else np.array([])
+        for i in np.unique(np.linspace(0, len(points) - 1, min(SHOWN_TIMES, len(points))).round().astype(int)):
+            rows.append([f"{points[i]:.4g}", *_mean(ds[name].isel({axis: i}))])
+    else:
+        heads, rows = ["variable", "value", "standard error"], []
+    for other in (
+        "m",
+        "mse",
+        "generalisation_error",
+        "label_mse",
+        "train_loss",
+        "risk",
+        "free_entropy",
+        "m_fixed",
+        "mse_fixed",
+    ):
+        if other in ds and set(ds[other].dims) <= {"replica"}:
+            rows.append([other, *_mean(ds[other])])
     show_table(f"{title([ds])}\n{describe(ds)}", heads, rows)
     status = np.atleast_1d(ds["status"].values) if "status" in ds else np.array(["ok"])
     bad = [f"{np.sum(status == word)} of {status.size} {word}" for word in np.unique(status[status != "ok"])]

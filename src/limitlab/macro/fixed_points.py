@@ -124,7 +124,8 @@ def curve(prior: AbstractPrior, channel: AbstractChannel) -> Curve:
     if channel.noiseless_rate > 0:
         perfect = float(prior.dimension) / channel.noiseless_rate
     else:
-        perfect = 0.0 if prior.dimension == 0 and sharp else np.inf
+        # With noise on real labels E g^2 stays finite as V -> 0, and so does A: the truth is no fixed point.
+        perfect = 0.0 if prior.dimension == 0 and sharp and channel.labels == "binary" else np.inf
     rise = np.diff(at.alpha)
     maxima = np.nonzero((rise[:-1] > 0) & (rise[1:] < 0))[0] + 1
     minima = np.nonzero((rise[:-1] < 0) & (rise[1:] > 0))[0] + 1
@@ -179,12 +180,13 @@ def _end_values(prior: AbstractPrior, channel: AbstractChannel):
     zero, tiny = jnp.zeros(()), jnp.asarray(V_FLOOR)
     law = channel.law(zero, jnp.ones(()), rho, rho)
     dg = channel.output(law.y, jnp.zeros_like(law.w), rho).dg
-    start, end, nearly = channel.bayes(zero, rho), channel.bayes(rho, tiny), channel.bayes(rho, 1e4 * tiny)
-    return start.phi, end.phi, law.mean(jnp.square(dg)), end.g2 / nearly.g2
+    start, end = channel.bayes(zero, rho), channel.bayes(rho, tiny)
+    near, nearer = channel.bayes(rho, 1e-8 * rho), channel.bayes(rho, 1e-12 * rho)
+    return start.phi, end.phi, law.mean(jnp.square(dg)), nearer.g2 / near.g2
 
 
 def _ends(prior, channel) -> tuple[float, float, float, bool]:
-    zero_phi, perfect_phi, slope, growth = (float(x) for x in _end_values(traced(prior), traced(channel)))
+    zero_phi, perfect_phi, slope, growth = (float(x) for x in _end_values(*_live(prior, channel)))
     return zero_phi, perfect_phi, slope, growth > 10  # E g^2 grows without bound as V -> 0
 
 

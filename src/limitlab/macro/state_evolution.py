@@ -113,7 +113,8 @@ class StateEvolution(AbstractLimit):
     from a start on the Nishimori line (q = m, V = rho - m), where the estimate knows its own error; from any other
     start the three equations for (m, q, V). Entry t of ``iteration`` is the state after t iterations, as in `simulate`
     with `GAMP`. The fixed point (``m_fixed``, ...) is read off the curve of all fixed points, not iterated, so that it
-    is right also next to a spinodal; from a start off the Nishimori line it is iterated.
+    is right also next to a spinodal; from a start off the Nishimori line it is iterated. V is kept above 1e-26. From
+    m = 0 an even channel never leaves: the attribute ``note`` says so.
 
     Parameters
     ----------
@@ -223,7 +224,10 @@ class StateEvolution(AbstractLimit):
         if matched:
             line = curve(prior, channel)
             state = _reached(line, alpha, float(start.m))
-            return Order(*(jnp.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR)))), "ok", {}
+            stuck = channel.even and float(start.m) == 0
+            words = "m = 0 is a fixed point of an even channel; start='weak' leaves it where that is possible"
+            end = Order(*(jnp.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR))))
+            return end, "ok", {"note": words if stuck else None}
         end, count, change = _settle(traced(prior), traced(channel), jnp.asarray(alpha), start, 1e-10)
         done = float(change) <= 1e-10
         return end, "ok" if done else "not_converged", {"iterations": int(count), "change": float(change)}

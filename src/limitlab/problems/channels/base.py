@@ -149,7 +149,9 @@ class AbstractChannel(eqx.Module):
         try:
             y = np.asarray(y, dtype=float)
         except (TypeError, ValueError):
-            raise InputError(f"{by}: labels y must be numbers; got {y!r}.") from None
+            raise InputError(
+                f"{by}: labels y must be numbers; got {repr(y)[:60]}. Encode classes as -1 and +1."
+            ) from None
         name = type(self).__name__
         if not np.all(np.isfinite(y)):
             raise InputError(f"{by}: labels y must be finite; {int(np.sum(~np.isfinite(y)))} of them are not.")

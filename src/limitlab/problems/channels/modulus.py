@@ -18,7 +18,18 @@ from limitlab.problems.channels.base import (
     weight_floor,
 )
 
-__all__ = ["Modulus", "check_nonnegative", "output_of_halves", "positive_half", "positive_lobe", "sharp_modulus"]
+__all__ = [
+    "FINEST",
+    "Modulus",
+    "check_nonnegative",
+    "output_of_halves",
+    "positive_half",
+    "positive_lobe",
+    "sharp_modulus",
+]
+
+
+FINEST = 1e-9  # of V over the noise: below, E g^2 has its limit, and (E[z|y] - omega)/V only loses digits
 
 
 def sharp_modulus(y, w, V) -> Output:
@@ -45,7 +56,7 @@ def positive_lobe(y, w, V, noise):
     return log_normal(y, w, T) + log_ndtr(t), mu + tau * mills(t), jnp.square(tau) * truncated_variance(t)
 
 
-def positive_half(q, slope, V0, V, noise):
+def positive_half(q, slope, V0, V, noise, step=0.15):
     r"""Nodes (y, omega, weight) for y = z + noise on z > 0; the weights sum to P(z > 0) = 1/2.
 
     With omega = sqrt(q) v and y = slope omega + r, the mean of z given both is s = slope omega + (V0/T) r. Turned to
@@ -56,7 +67,7 @@ def positive_half(q, slope, V0, V, noise):
     S = jnp.square(slope * sd) + jnp.square(kappa)
     root = jnp.sqrt(S)
     a, b = slope * sd / root, kappa / root
-    xi, p = normal_nodes(0.3)
+    xi, p = normal_nodes(step)
     fine = jnp.sqrt(jnp.minimum(V, V0))
     if is_zero(noise):
         x, dx = half_line(jnp.clip(fine / root, 1e-14, 1.0), REACH)
@@ -104,7 +115,8 @@ class Modulus(AbstractChannel):
         return Law(jnp.stack([y, y]), jnp.stack([w, -w]), jnp.stack([weight, weight]))
 
     def bayes(self, m, V):
-        y, w, weight = positive_half(m, jnp.ones_like(m), V, V, self.variance)
+        V = jnp.maximum(V, FINEST * self.variance)
+        y, w, weight = positive_half(m, jnp.ones_like(m), V, V, self.variance, 0.3)
         out = self.output(y, w, V)
         return Information(2 * jnp.sum(weight * jnp.square(out.g)), 2 * jnp.sum(weight * out.log_z))
 

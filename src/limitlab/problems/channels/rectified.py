@@ -9,7 +9,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
 from limitlab.numerics.panels import REACH, graded_edges, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
-from limitlab.problems.channels.modulus import output_of_halves, positive_half, positive_lobe
+from limitlab.problems.channels.modulus import FINEST, output_of_halves, positive_half, positive_lobe
 
 __all__ = ["Rectified"]
 
@@ -68,6 +68,9 @@ class Rectified(AbstractChannel):
             y = jnp.sqrt(self.variance) * (x + 0 * w[:, None])
             dark = Law(y.ravel(), (w[:, None] + 0 * x).ravel(), (weight[:, None] * p).ravel())
         return Law(*(jnp.concatenate(pair) for pair in zip(lit, dark, strict=True)))
+
+    def bayes(self, m, V):
+        return super().bayes(m, jnp.maximum(V, FINEST * self.variance))
 
     def label_mse(self, m, V):
         rho = m + V

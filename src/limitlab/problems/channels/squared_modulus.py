@@ -17,7 +17,7 @@ from limitlab.problems.channels.base import (
     is_zero,
     weight_floor,
 )
-from limitlab.problems.channels.modulus import Modulus, check_nonnegative, output_of_halves, sharp_modulus
+from limitlab.problems.channels.modulus import FINEST, Modulus, check_nonnegative, output_of_halves, sharp_modulus
 
 __all__ = ["SquaredModulus"]
 
@@ -89,6 +89,7 @@ class SquaredModulus(AbstractChannel):
         if is_zero(self.variance):  # y = |z|^2: the Jacobian adds -E log(2|z|), z ~ N(0, rho)
             info = Modulus().bayes(m, V)
             return Information(info.g2, info.phi - (jnp.log(2 * (m + V)) - np.euler_gamma) / 2)
+        V = jnp.maximum(V, FINEST * self.variance)
         _, w, weight, (plus, minus) = self._positive(m, 1.0, V)
         out = output_of_halves(jnp.abs(w), V, plus, minus)
         return Information(2 * jnp.sum(weight * jnp.square(out.g)), 2 * jnp.sum(weight * out.log_z))
