@@ -207,3 +207,13 @@ def test_curves_point_by_point_and_at_once():
         one = ll.predict(glm(ll.LaplacePrior(0.6), ll.Sign(flip=0.05), alpha), ll.BayesOptimal())
         assert float(one.m) == pytest.approx(float(whole.m[i]), rel=1e-11)
     ll.plot(whole)
+
+
+def test_noise_on_real_labels_leaves_an_error_to_binary_weights():
+    """E g^2 tends to 1/Delta (|z|) or 1/(2 Delta) (relu): A = alpha E g^2 is finite, and so is V."""
+    for channel, limit in ((ll.Modulus(0.3), 1 / 0.3), (ll.Rectified(0.5), 1.0)):
+        t = ll.thresholds(ll.RademacherPrior(), channel)
+        assert t.algorithmic is None and not t.perfect
+        ds = ll.predict(glm(ll.RademacherPrior(), channel, 60.0), ll.BayesOptimal())
+        assert float(ds.m_hat) == pytest.approx(60 * limit, rel=1e-6)
+        assert 0 < float(ds.V) < 1e-13

@@ -70,8 +70,7 @@ class State(NamedTuple):
 def _chunk(prior: AbstractPrior, channel: AbstractChannel, A: jax.Array):
     def one(A):
         m, V, phi_w = prior.bayes(A)
-        V = jnp.maximum(V, V_FLOOR)
-        info = channel.bayes(m, V)
+        info = channel.bayes(m, jnp.maximum(V, V_FLOOR))
         return m, V, A / info.g2, phi_w - m * A / 2, info.phi
 
     return jax.lax.map(one, A, batch_size=channel.batch)
@@ -114,13 +113,11 @@ def curve(prior: AbstractPrior, channel: AbstractChannel) -> Curve:
     rho = float(prior.second_moment)
     grid = HEAVY_GRID if channel.heavy else GRID
     A = np.concatenate([np.logspace(a, b, (b - a) * n, endpoint=False) for a, b, n in grid])
-    if prior.dimension == 0:
-        A = A[A < 1e5]  # V falls like exp(-A/2)
     at = points(prior, channel, A / rho)
-    keep = (at.V > 10 * V_FLOOR) & np.isfinite(at.alpha)
+    zero_phi, perfect_phi, slope, sharp = _ends(prior, channel)
+    keep = ((at.V > 10 * V_FLOOR) | (not sharp)) & np.isfinite(at.alpha)  # E g^2 without bound: V matters to the end
     at = Points(*(x[keep] for x in at))
     at = _with_extrema(prior, channel, at)
-    zero_phi, perfect_phi, slope, sharp = _ends(prior, channel)
     if channel.noiseless_rate > 0:
         perfect = float(prior.dimension) / channel.noiseless_rate
     else:

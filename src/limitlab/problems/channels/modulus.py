@@ -19,7 +19,6 @@ from limitlab.problems.channels.base import (
 )
 
 __all__ = [
-    "FINEST",
     "Modulus",
     "check_nonnegative",
     "output_of_halves",
@@ -29,9 +28,6 @@ __all__ = [
 ]
 
 
-FINEST = 1e-9  # of V over the noise: below, E g^2 has its limit, and (E[z|y] - omega)/V only loses digits
-
-
 def sharp_modulus(y, w, V) -> Output:
     """y = |z| without noise."""
     u = y * w / V
@@ -39,24 +35,23 @@ def sharp_modulus(y, w, V) -> Output:
     return Output(log_z, (y * jnp.tanh(u) - w) / V, (jnp.square(y) * sech_squared(u) / V - 1) / V)
 
 
-def output_of_halves(w, V, plus, minus) -> Output:
-    """From (log weight, mean, variance) of the posterior of z on z > 0 and on z < 0."""
+def output_of_halves(plus, minus) -> Output:
+    """From (log weight, pull, bend) of z > 0 and of z < 0: pull = (E[z] - omega)/V, bend = (Var[z] - V)/V^2."""
     log_z, p, r = pair_shares(plus[0], minus[0])
-    mean = p * plus[1] + r * minus[1]
-    variance = p * plus[2] + r * minus[2] + p * r * jnp.square(plus[1] - minus[1])
-    return Output(log_z, (mean - w) / V, (variance / V - 1) / V)
+    g = p * plus[1] + r * minus[1]
+    return Output(log_z, g, p * plus[2] + r * minus[2] + p * r * jnp.square(plus[1] - minus[1]))
 
 
 def positive_lobe(y, w, V, noise):
-    """(log weight, mean, variance) of z > 0 when y = z + noise there."""
+    """(log weight, pull, bend) of z > 0 when y = z + noise there; nothing cancels when V is small."""
     T = V + noise
-    tau = jnp.sqrt(V * noise / T)
-    mu = (w * noise + y * V) / T
-    t = mu / tau
-    return log_normal(y, w, T) + log_ndtr(t), mu + tau * mills(t), jnp.square(tau) * truncated_variance(t)
+    t = (w * noise + y * V) / jnp.sqrt(T * V * noise)
+    h = mills(t)
+    pull = (y - w) / T + jnp.sqrt(noise / (T * V)) * h
+    return log_normal(y, w, T) + log_ndtr(t), pull, -h * (h + t) / V - truncated_variance(t) / T
 
 
-def positive_half(q, slope, V0, V, noise, step=0.15):
+def positive_half(q, slope, V0, V, noise):
     r"""Nodes (y, omega, weight) for y = z + noise on z > 0; the weights sum to P(z > 0) = 1/2.
 
     With omega = sqrt(q) v and y = slope omega + r, the mean of z given both is s = slope omega + (V0/T) r. Turned to
@@ -67,7 +62,7 @@ def positive_half(q, slope, V0, V, noise, step=0.15):
     S = jnp.square(slope * sd) + jnp.square(kappa)
     root = jnp.sqrt(S)
     a, b = slope * sd / root, kappa / root
-    xi, p = normal_nodes(step)
+    xi, p = normal_nodes(0.15)
     fine = jnp.sqrt(jnp.minimum(V, V0))
     if is_zero(noise):
         x, dx = half_line(jnp.clip(fine / root, 1e-14, 1.0), REACH)
@@ -103,8 +98,8 @@ class Modulus(AbstractChannel):
     def output(self, y, w, V):
         if is_zero(self.variance):
             return sharp_modulus(y, w, V)
-        plus, (log_p, mean, var) = (positive_lobe(y, sign * w, V, self.variance) for sign in (1.0, -1.0))
-        return output_of_halves(w, V, plus, (log_p, -mean, var))
+        plus, (log_p, pull, bend) = (positive_lobe(y, sign * w, V, self.variance) for sign in (1.0, -1.0))
+        return output_of_halves(plus, (log_p, -pull, bend))
 
     def mean_label(self, w, V):
         t = w / jnp.sqrt(2 * V)
@@ -115,8 +110,7 @@ class Modulus(AbstractChannel):
         return Law(jnp.stack([y, y]), jnp.stack([w, -w]), jnp.stack([weight, weight]))
 
     def bayes(self, m, V):
-        V = jnp.maximum(V, FINEST * self.variance)
-        y, w, weight = positive_half(m, jnp.ones_like(m), V, V, self.variance, 0.3)
+        y, w, weight = positive_half(m, jnp.ones_like(m), V, V, self.variance)
         out = self.output(y, w, V)
         return Information(2 * jnp.sum(weight * jnp.square(out.g)), 2 * jnp.sum(weight * out.log_z))
 

@@ -9,7 +9,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
 from limitlab.numerics.panels import REACH, graded_edges, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
-from limitlab.problems.channels.modulus import FINEST, output_of_halves, positive_half, positive_lobe
+from limitlab.problems.channels.modulus import output_of_halves, positive_half, positive_lobe
 
 __all__ = ["Rectified"]
 
@@ -43,10 +43,10 @@ class Rectified(AbstractChannel):
             return Output(log_z, g, jnp.where(dark, truncated_variance(t) - 1, -1.0) / V)
         minus = (
             log_normal(y, 0.0, self.variance) + log_ndtr(t),
-            w - root * mills(t),
-            V * truncated_variance(t),
+            -mills(t) / root,
+            (truncated_variance(t) - 1) / V,
         )
-        return output_of_halves(w, V, positive_lobe(y, w, V, self.variance), minus)
+        return output_of_halves(positive_lobe(y, w, V, self.variance), minus)
 
     def mean_label(self, w, V):
         s = w / jnp.sqrt(V)
@@ -68,9 +68,6 @@ class Rectified(AbstractChannel):
             y = jnp.sqrt(self.variance) * (x + 0 * w[:, None])
             dark = Law(y.ravel(), (w[:, None] + 0 * x).ravel(), (weight[:, None] * p).ravel())
         return Law(*(jnp.concatenate(pair) for pair in zip(lit, dark, strict=True)))
-
-    def bayes(self, m, V):
-        return super().bayes(m, jnp.maximum(V, FINEST * self.variance))
 
     def label_mse(self, m, V):
         rho = m + V

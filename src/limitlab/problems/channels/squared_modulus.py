@@ -17,10 +17,11 @@ from limitlab.problems.channels.base import (
     is_zero,
     weight_floor,
 )
-from limitlab.problems.channels.modulus import FINEST, Modulus, check_nonnegative, output_of_halves, sharp_modulus
+from limitlab.problems.channels.modulus import Modulus, check_nonnegative, output_of_halves, sharp_modulus
 
 __all__ = ["SquaredModulus"]
 
+FINEST = 1e-9  # of V over the noise: below, E g^2 has its limit, and (E[z|y] - omega)/V only loses digits
 INNER = 96  # nodes for z on its half line
 
 
@@ -54,7 +55,7 @@ class SquaredModulus(AbstractChannel):
             out = sharp_modulus(root, w, V)
             return Output(out.log_z - jnp.log(2 * root), out.g, out.dg)
         plus, minus = self._halves(y, jnp.abs(w), V)
-        out = output_of_halves(jnp.abs(w), V, plus, minus)
+        out = output_of_halves(*(_pulled(half, jnp.abs(w), V) for half in (plus, minus)))
         return Output(out.log_z, jnp.where(w < 0, -out.g, out.g), out.dg)
 
     def _halves(self, y, w, V):
@@ -91,7 +92,7 @@ class SquaredModulus(AbstractChannel):
             return Information(info.g2, info.phi - (jnp.log(2 * (m + V)) - np.euler_gamma) / 2)
         V = jnp.maximum(V, FINEST * self.variance)
         _, w, weight, (plus, minus) = self._positive(m, 1.0, V)
-        out = output_of_halves(jnp.abs(w), V, plus, minus)
+        out = output_of_halves(*(_pulled(half, jnp.abs(w), V) for half in (plus, minus)))
         return Information(2 * jnp.sum(weight * jnp.square(out.g)), 2 * jnp.sum(weight * out.log_z))
 
     def _positive(self, q, slope, V0):
@@ -122,6 +123,12 @@ class SquaredModulus(AbstractChannel):
 
     def check_labels(self, y, *, by):
         return check_nonnegative(super().check_labels(y, by=by), self, by)
+
+
+def _pulled(half, w, V):
+    """(log weight, pull, bend) from (log weight, mean, variance)."""
+    log_p, mean, variance = half
+    return log_p, (mean - w) / V, (variance / V - 1) / V
 
 
 def _positive_root(b, c):
