@@ -136,13 +136,9 @@ def _along(data: "xr.Dataset | xr.DataArray") -> str | None:
     return own or max(swept, key=lambda dim: data.sizes[dim], default=None)
 
 
-def _axis(array: "xr.DataArray") -> str | None:
-    return _along(array)
-
-
 def _choose(sources: list[Source], variables: Any) -> list[str]:
     everything = {str(name): array for s in sources for name, array in s.data.data_vars.items()}
-    drawable = {name for name, array in everything.items() if _axis(array) and array.dtype.kind == "f"}
+    drawable = {name for name, array in everything.items() if _along(array) and array.dtype.kind == "f"}
     if variables is not None:
         names = [variables] if isinstance(variables, str) else list(variables)
         for name in names or ["nothing"]:
@@ -164,7 +160,7 @@ def _moves(ds: "xr.Dataset") -> bool:
 
 
 def _curves(array: "xr.DataArray") -> list[Curve]:
-    axis = _axis(array)
+    axis = _along(array)
     others = [dim for dim in array.dims if dim not in (axis, "replica")]
     if "replica" in array.dims:
         mean, error = average(array.transpose("replica", axis, *others).values)
@@ -184,7 +180,7 @@ def _curves(array: "xr.DataArray") -> list[Curve]:
 
 def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
     arrays = [(source, array) for source in sources if (array := _variable(source.data, name)) is not None]
-    axis = str(_axis(arrays[0][1]))
+    axis = str(_along(arrays[0][1]))
     note, values, named = "", [], {}
     for source, array in arrays:
         curves = _curves(array)

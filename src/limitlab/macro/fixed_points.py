@@ -30,7 +30,6 @@ __all__ = [
     "amp_state",
     "bayes_states",
     "curve",
-    "informed_state",
     "points",
     "stable_states",
 ]
@@ -258,11 +257,6 @@ def stable_states(line: Curve, alphas: np.ndarray) -> list[list[State]]:
 def amp_state(states: list[State]) -> State:
     """Where message passing ends when it starts from nothing."""
     return states[0]
-
-
-def informed_state(states: list[State]) -> State:
-    """Where it ends when it starts from the truth."""
-    return states[-1]
 
 
 def bayes_states(line: Curve, alphas: np.ndarray) -> list[State]:

@@ -14,15 +14,12 @@ import jax.numpy as jnp
 from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
 from limitlab.problems.channels.gaussian_noise import GaussianNoise
-from limitlab.problems.channels.logistic import Logistic
-from limitlab.problems.channels.sign import Sign
 from limitlab.problems.losses import AbstractConvexLoss
 
 __all__ = ["Fields", "Predictor", "Response", "errors", "fields", "label_moments", "response"]
 
 BASE, TEACHER, LOSS = 8, 12, 6  # panels on each side of a feature: of the normal law, the teacher, the loss
 ORDER = 12
-ODD = (Sign, Logistic)  # channels with P(y|z) = P(-y|-z): both labels see the same margins
 
 
 class Predictor(NamedTuple):
@@ -72,7 +69,7 @@ class Fields(NamedTuple):
 def fields(channel: AbstractChannel, loss: AbstractConvexLoss, p: Predictor, V: jax.Array) -> Fields:
     """Nodes for the law of (y, omega), fine where the channel changes and where the proximal map of the loss does."""
     if isinstance(channel, BinaryChannel):
-        mirrored = isinstance(channel, ODD) and (loss.of == "margin" or loss.even)
+        mirrored = channel.mirror and (loss.of == "margin" or loss.even)
         parts = [_margins(channel, loss, p, V, y) for y in ((1.0,) if mirrored else (1.0, -1.0))]
         nodes = [jnp.concatenate(column) for column in zip(*parts, strict=True)]
         return Fields(nodes[0], nodes[1], nodes[2], nodes[3] * 2 if mirrored else nodes[3])

@@ -81,7 +81,7 @@ class AbstractChannel(eqx.Module):
 
     To add a channel, write one small file like ``sign.py`` with a frozen class that has
 
-    - ``labels``: "binary" (-1, +1), "real" or "nonnegative"; ``even``: whether P(y|z) = P(y|-z);
+    - ``labels``: "binary" (-1, +1) or "real"; ``even``: whether P(y|z) = P(y|-z);
     - ``sample(key, z)``: labels for an array of outputs;
     - ``output(y, w, V)``: `Output`, elementwise in JAX, stable for V from 1e-12 to 1e12;
     - ``mean_label(w, V)``: E[y] for z ~ N(w, V), the Bayes prediction of a new label;
@@ -158,8 +158,6 @@ class AbstractChannel(eqx.Module):
         if self.labels == "binary" and not np.all(np.abs(y) == 1):
             hint = " Turn 0/1 into -1/+1 by 2*y - 1." if np.all((y == 0) | (y == 1)) else ""
             raise InputError(f"{by}: labels of {name} must be -1 or +1; got values such as {_odd(y)}.{hint}")
-        if self.labels == "nonnegative" and np.any(y < 0):
-            raise InputError(f"{by}: labels of {name} must be >= 0; the least is {y.min():g}.")
         return y
 
 

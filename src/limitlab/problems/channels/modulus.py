@@ -129,7 +129,7 @@ class Modulus(AbstractChannel):
 
 
 def check_nonnegative(y, channel, by):
-    """Labels of a modulus without noise have no sign."""
+    """Labels of a modulus or a rectifier without noise have no sign."""
     if is_zero(channel.variance) and (y < 0).any():
         raise InputError(f"{by}: labels of a noiseless {type(channel).__name__} are >= 0; the least is {y.min():g}.")
     return y

@@ -5,11 +5,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from limitlab.errors import InputError
 from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
 from limitlab.numerics.panels import REACH, graded_edges, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
-from limitlab.problems.channels.modulus import output_of_halves, positive_half, positive_lobe
+from limitlab.problems.channels.modulus import check_nonnegative, output_of_halves, positive_half, positive_lobe
 
 __all__ = ["Rectified"]
 
@@ -80,7 +79,4 @@ class Rectified(AbstractChannel):
         return 0.5 if is_zero(self.variance) else 0.0
 
     def check_labels(self, y, *, by):
-        y = super().check_labels(y, by=by)
-        if is_zero(self.variance) and (y < 0).any():
-            raise InputError(f"{by}: labels of a noiseless Rectified are >= 0; the least is {y.min():g}.")
-        return y
+        return check_nonnegative(super().check_labels(y, by=by), self, by)
