@@ -1,12 +1,15 @@
 """Bayes optimum, state evolution, thresholds and landscapes: published numbers, closed forms, and each other."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.special import log_ndtr
+from scipy.integrate import cubature, quad
+from scipy.special import erfcx, log_ndtr
 
 import limitlab as ll
 from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.macro.state_evolution import Order, mismatched_step
+from limitlab.numerics.trees import traced
 
 
 def glm(prior, channel, alpha, **rest):
@@ -127,8 +130,7 @@ def test_starts_choose_the_branch():
 
 
 def test_mismatched_state_evolution_contains_the_matched_one():
-    from limitlab.macro.state_evolution import Order, evolve
-    from limitlab.numerics.trees import traced
+    from limitlab.macro.state_evolution import evolve
 
     for prior, channel in ((ll.GaussBernoulliPrior(0.3), ll.Sign(0.1)), (ll.GaussianPrior(), ll.Modulus(0.05))):
         rho = prior.second_moment
@@ -138,6 +140,100 @@ def test_mismatched_state_evolution_contains_the_matched_one():
         np.testing.assert_allclose(paths[1].m, paths[1].q, rtol=1e-6)
         other = evolve(traced(prior), traced(channel), 1.4, start._replace(q=0.5 * rho), 6, False)
         assert not np.allclose(other.m[1:3], paths[0].m[1:3], rtol=1e-3)  # negative control
+
+
+def _lobe(y, w, V, D):
+    """log weight of z > 0, and d/dw, d^2/dw^2 of it."""
+    T = V + D
+    t = (w * D + y * V) / np.sqrt(T * V * D)
+    h = np.sqrt(2 / np.pi) / erfcx(-t / np.sqrt(2))
+    log_p = log_ndtr(t) - (y - w) ** 2 / (2 * T) - np.log(2 * np.pi * T) / 2
+    return log_p, (y - w) / T + np.sqrt(D / (T * V)) * h, -1 / T - D / (T * V) * h * (h + t)
+
+
+def _modulus(y, w, V, D):
+    """Z, g and dg of y = |z| + noise."""
+    if D == 0:
+        u = np.clip(y * w / V, -300, 300)
+        Z = (np.exp(-((y - w) ** 2) / (2 * V)) + np.exp(-((y + w) ** 2) / (2 * V))) / np.sqrt(2 * np.pi * V)
+        return Z, (y * np.tanh(u) - w) / V, (y**2 / np.cosh(u) ** 2 / V - 1) / V
+    (a, ga, da), (b, gb, db) = _lobe(y, w, V, D), _lobe(y, -w, V, D)
+    total = np.logaddexp(a, b)
+    p, r = np.exp(a - total), np.exp(b - total)
+    g = p * ga - r * gb
+    return np.exp(total), g, p * (da + ga**2) + r * (db + gb**2) - g**2
+
+
+def modulus_means(m, q, V, D):
+    """E f0 g, E g^2, -E dg at rho = 1 by adaptive cubature over omega > 0 and y."""
+    slope, V0, edge = m / q, 1 - m**2 / q, 8 * np.sqrt(D)
+
+    def integrand(x):
+        w, y = x[:, 0], x[:, 1]
+        (Z, f0, _), (_, g, dg) = _modulus(y, slope * w, V0, D), _modulus(y, w, V, D)
+        weight = 2 * Z * np.exp(-(w**2) / (2 * q)) / np.sqrt(2 * np.pi * q)
+        return np.stack([weight * f0 * g, weight * g**2, -weight * dg], axis=1)
+
+    far = [9 * np.sqrt(q), 9 * np.sqrt(V0 + D) + 5 * slope * np.sqrt(q)]
+    options = {"rule": "gk21", "rtol": 1e-10, "atol": 1e-10, "points": [np.array([0.05, edge])]}
+    found = cubature(integrand, [0, -edge], far, max_subdivisions=10_000, **options)
+    assert found.status == "converged"
+    return found.estimate
+
+
+def square_means(m, q, V, D):
+    """The same for y = z^2 + noise, by the trapezoid rule in all three variables (all is analytic and decays)."""
+    z, y, dw = np.arange(-7, 7, 0.006), np.arange(-3, 50, 0.04), 0.006
+    w = np.arange(dw / 2, 9 * np.sqrt(q), dw)
+    P = np.exp(-((y[:, None] - z**2) ** 2) / (2 * D)) / np.sqrt(2 * np.pi * D)
+
+    def output(w, V):
+        gap = z[:, None] - w
+        field = np.exp(-(gap**2) / (2 * V)) / np.sqrt(2 * np.pi * V) * 0.006
+        Z, first, second = P @ field, P @ (field * gap), P @ (field * gap**2)
+        mean, square = (np.where(Z > 1e-250, x / np.maximum(Z, 1e-250), 0) for x in (first, second))
+        return Z, mean / V, np.where(Z > 1e-250, (square - mean**2 - V) / V**2, 0)
+
+    (Z, f0, _), (_, g, dg) = output(m / q * w, 1 - m**2 / q), output(w, V)
+    weight = 2 * dw * 0.04 * Z * np.exp(-(w**2) / (2 * q)) / np.sqrt(2 * np.pi * q)
+    return np.array([np.sum(weight * x) for x in (f0 * g, g**2, -dg)])
+
+
+@pytest.mark.parametrize(
+    ("channel", "state"),
+    [
+        (ll.Modulus(1e-3), (0.237, 1.345, 0.234)),
+        (ll.Modulus(1e-3), (0.593, 1.646, 0.086)),
+        (ll.Modulus(1e-3), (0.7455, 1.0346, 0.0023)),
+        (ll.Modulus(1.0), (0.43, 0.765, 1e-4)),
+        (ll.Modulus(), (0.525, 0.865, 0.037)),
+        (ll.SquaredModulus(0.1), (0.25, 0.72, 0.109)),
+        (ll.SquaredModulus(0.1), (0.59, 1.4, 0.0858)),
+    ],
+    ids=str,
+)
+def test_one_mismatched_step_of_an_even_channel(channel, state):
+    """The student switches sign on a line oblique to the teacher's kink (it was missed as soon as V < 0.25)."""
+    alpha = 4.0
+    means = square_means if isinstance(channel, ll.SquaredModulus) else modulus_means
+    m_hat, q_hat, A = alpha * means(*state, float(channel.variance))
+    V = 1 / (1 + max(A, 1e-10))
+    now = Order(*(jnp.asarray(x) for x in state))
+    got = mismatched_step(traced(ll.GaussianPrior()), traced(channel), jnp.asarray(alpha), now)
+    np.testing.assert_allclose(got, [m_hat * V, (m_hat**2 + q_hat) * V**2, V], rtol=1e-8)
+
+
+def test_random_starts_of_scale_one():
+    """Both trajectories by an independent quadrature; the first ran away, the second was said to end at m = 0.73."""
+    noisy = glm(ll.GaussianPrior(), ll.Modulus(1e-3), 4.0, start=ll.RandomStart(1.0))
+    path = ll.predict(noisy, ll.StateEvolution(d=1000.0, iterations=24))
+    wanted = [0.0316, 0.04816, 0.2378, 0.7779, 0.9978, 0.99966, 0.99966]
+    np.testing.assert_allclose(path.m.values[::4], wanted, atol=5e-5)
+    assert float(path.m_fixed) == pytest.approx(0.99966, abs=1e-5)
+    sharp = glm(ll.GaussianPrior(), ll.Modulus(), 2.0, start=ll.RandomStart(1.0))
+    path = ll.predict(sharp, ll.StateEvolution(d=2000.0, iterations=40))
+    assert np.max(path.m.values) < 0.4 and path.m.values[-1] < 0.1
+    assert abs(float(path.m_fixed)) < 1e-20 and str(path.status.values) == "ok"
 
 
 def test_random_start_of_an_even_channel():

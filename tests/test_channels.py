@@ -138,6 +138,30 @@ def test_brute_force(channel, order):
     assert g2 == pytest.approx(_brute(channel, rho, m, q, V), rel=2e-6)
 
 
+@eqx.filter_jit
+def _stein(channel, q, slope, V0, V):
+    law = channel.law(q, slope, V0, V)
+    out = channel.output(law.y, law.w, V)
+    truth = channel.output(law.y, slope * law.w, V0)
+    half = channel.even_law(q, slope, V0, V)
+    both = (law.mean(out.g**2), half.mean(channel.output(half.y, half.w, V).g ** 2))
+    terms = (law.w * out.g, slope * q * truth.g * out.g, q * out.dg)
+    return jnp.stack([jnp.sum(law.weight), *(law.mean(x) for x in terms), *both])
+
+
+@pytest.mark.parametrize("channel", [*CHANNELS, ll.Modulus(1.0), ll.Rectified(1e-3), ll.Door(2.0)], ids=repr)
+def test_a_student_who_believes_something_else(channel):
+    """E[omega g] = m E[f0 g] + q E[dg] by parts for any belief V: nodes must see where the student changes its mind."""
+    states = [(0.237, 1.345, 0.234), (0.7455, 1.0346, 0.0023)]
+    states += [] if channel.heavy else [(0.09, 2.378, 1.2e-3), (0.4299, 0.7652, 1e-5), (0.154, 0.0453, 1e-4)]
+    for m, q, V in states:
+        slope = m / q
+        mass, left, first, second, g2, half = _of(_stein, channel, q, slope, 1 - m * slope, V)
+        assert mass == pytest.approx(1, abs=3e-11)
+        assert left == pytest.approx(first + second, abs=1e-9 * (abs(left) + abs(first) + abs(second)))
+        assert half == pytest.approx(g2, rel=1e-12)
+
+
 def test_noise_goes_to_zero():
     """The noisy formulas end in the noiseless ones."""
     for sharp, noisy in [

@@ -41,6 +41,7 @@ PARTS = {
         ll.Committee(width=3, activation="hermite(3)", output_weights=[1.0, -0.1, 1e-17]),
         ll.Committee(width=1, activation=ll.shifted(ll.hermite(2), 0.1)),
         ll.Committee(width=2, activation=ll.piecewise((-1, 0), (0.3, 1))),
+        ll.SparseTarget("z1 - 0.5*z1*z3"),
         ll.SingleIndex(prior=ll.GaussianPrior(variance=0.3)),
         ll.SingleIndex(prior=ll.RademacherPrior()),
         ll.SingleIndex(prior=ll.GaussBernoulliPrior(density=0.1, variance=2.0)),
@@ -74,7 +75,8 @@ PARTS = {
         ll.SpectralStart(overlap=0.2),
     ],
     "algorithm": [
-        ll.OnlineSGD(learning_rate=0.1 + 0.2, spherical=True, batch_size=7, second_layer_rate=0.0),
+        ll.OnlineSGD(learning_rate=0.1 + 0.2, spherical=True, batch_size=7, second_layer_rate=0.0, weight_decay=0.3),
+        ll.LayerwiseSGD(learning_rate=0.2, switch_time=1.5, penalty=1e-3, interacting=False, ridge_samples=77),
         ll.GradientDescent(learning_rate=0.1, spherical=False),
         ll.StochasticGD(learning_rate=0.1, batch_fraction=0.2),
         ll.PersistentSGD(learning_rate=0.1, batch_fraction=0.2, persistence_time=3.0),
@@ -214,6 +216,7 @@ def test_none_is_left_out_and_defaults_are_written():
         "spherical": False,
         "batch_size": 1,
         "second_layer_rate": 1.0,
+        "weight_decay": 0.0,
     }
 
 

@@ -23,13 +23,16 @@ from limitlab.analysis.hermite import (  # noqa: E402
     information_exponent,
     sample_complexity_class,
 )
+from limitlab.analysis.hermite_leap import HermiteLeap, hermite_leap  # noqa: E402
 from limitlab.analysis.landscape import free_entropy  # noqa: E402
 from limitlab.analysis.penalty import OptimalPenalty, optimal_penalty, separability_threshold  # noqa: E402
 from limitlab.analysis.phases import phase_diagram  # noqa: E402
 from limitlab.analysis.regime import regime, regime_diagram, regime_of  # noqa: E402
+from limitlab.analysis.staircase import Staircase, staircase  # noqa: E402
 from limitlab.analysis.thresholds import Thresholds, thresholds  # noqa: E402
 from limitlab.cite import cite  # noqa: E402
 from limitlab.errors import (  # noqa: E402
+    AccuracyWarning,
     ConvergenceError,
     InputError,
     LimitlabError,
@@ -38,14 +41,17 @@ from limitlab.errors import (  # noqa: E402
     SpecError,
 )
 from limitlab.macro.bayes_optimal import BayesOptimal  # noqa: E402
+from limitlab.macro.dimension_free import DimensionFree  # noqa: E402
 from limitlab.macro.erm_asymptotics import ERMAsymptotics  # noqa: E402
 from limitlab.macro.high_dim_mean_field import HighDimMeanField  # noqa: E402
 from limitlab.macro.limit import AbstractLimit  # noqa: E402
 from limitlab.macro.linear_noise import linear_noise  # noqa: E402
-from limitlab.macro.overlap_ode import AccuracyWarning, OverlapODE  # noqa: E402
+from limitlab.macro.mean_field import MeanField  # noqa: E402
+from limitlab.macro.overlap_ode import OverlapODE  # noqa: E402
 from limitlab.macro.overlap_sde import OverlapSDE  # noqa: E402
 from limitlab.macro.predict import limits, predict  # noqa: E402
 from limitlab.macro.state_evolution import StateEvolution  # noqa: E402
+from limitlab.micro.kernel_ridge import kernel_ridge  # noqa: E402
 from limitlab.micro.simulate import simulate  # noqa: E402
 from limitlab.plot import plot  # noqa: E402
 from limitlab.problems import library  # noqa: E402
@@ -55,6 +61,7 @@ from limitlab.problems.algorithm import (  # noqa: E402
     GAMP,
     GradientDescent,
     Langevin,
+    LayerwiseSGD,
     OnlineSGD,
     PersistentSGD,
     StochasticGD,
@@ -94,7 +101,9 @@ from limitlab.problems.priors import (  # noqa: E402
     RademacherPrior,
 )
 from limitlab.problems.problem import Problem  # noqa: E402
+from limitlab.problems.representable import RepresentationWarning  # noqa: E402
 from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart, SpectralStart  # noqa: E402
+from limitlab.problems.targets import SparseTarget  # noqa: E402
 from limitlab.results.compare import Comparison, compare  # noqa: E402
 from limitlab.results.store import load, save  # noqa: E402
 from limitlab.spec import load_spec, save_spec, spec_hash  # noqa: E402
@@ -125,6 +134,7 @@ __all__ = [
     "CustomBinary",
     "CustomChannel",
     "CustomLoss",
+    "DimensionFree",
     "Door",
     "ERM",
     "ERMAsymptotics",
@@ -136,6 +146,7 @@ __all__ = [
     "GaussianNoise",
     "GaussianPrior",
     "GradientDescent",
+    "HermiteLeap",
     "HighDimMeanField",
     "HingeLoss",
     "HuberLoss",
@@ -145,11 +156,13 @@ __all__ = [
     "IsotropicMixture",
     "Langevin",
     "LaplacePrior",
+    "LayerwiseSGD",
     "LimitUndefinedError",
     "LimitlabError",
     "Logistic",
     "LogisticLoss",
     "MaxMargin",
+    "MeanField",
     "Modulus",
     "OnlineSGD",
     "OptimalPenalty",
@@ -164,13 +177,16 @@ __all__ = [
     "RademacherPrior",
     "RandomStart",
     "Rectified",
+    "RepresentationWarning",
     "ResultFileError",
     "Sign",
     "SingleIndex",
+    "SparseTarget",
     "SpecError",
     "SpectralStart",
     "SquareLoss",
     "SquaredModulus",
+    "Staircase",
     "StateEvolution",
     "StochasticGD",
     "Thresholds",
@@ -185,7 +201,9 @@ __all__ = [
     "free_entropy",
     "hermite",
     "hermite_coefficients",
+    "hermite_leap",
     "information_exponent",
+    "kernel_ridge",
     "library",
     "limits",
     "linear_noise",
@@ -211,6 +229,7 @@ __all__ = [
     "shifted",
     "simulate",
     "spec_hash",
+    "staircase",
     "sweep",
     "thresholds",
 ]

@@ -36,3 +36,7 @@ class ConvergenceError(LimitlabError, RuntimeError):
     def __init__(self, message: str, estimate: object = None):
         super().__init__(message)
         self.estimate = estimate
+
+
+class AccuracyWarning(UserWarning):
+    """A result whose estimated error is larger than one would expect of it."""

@@ -10,6 +10,8 @@ from limitlab.cli.screen import Bar, say, show, show_table, summary
 
 __all__ = ["register"]
 
+SHOWN_TERMS = 40
+
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A TOML or JSON file, or the name of a library problem.")]
 Times = Annotated[
     str | None,
@@ -30,7 +32,8 @@ Wanted = Annotated[
 def register(app: typer.Typer) -> None:
     """Add all commands to the program."""
     for name, command in COMMANDS.items():
-        app.command(name)(command)
+        settings = {"ignore_unknown_options": True} if name == "staircase" else None  # a target may begin with -
+        app.command(name, context_settings=settings)(command)
 
 
 def list_() -> None:
@@ -199,6 +202,37 @@ def cite(
     typer.echo(cite(problem_of(spec), [limit_class(name) for name in limit or []]), nl=False)
 
 
+def staircase(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help='A polynomial of +-1 variables: "z1 + z1*z2".')],
+    out: Annotated[Path | None, typer.Option(help="Also save the terms and the answer to this file.")] = None,
+    force: Force = False,
+) -> None:
+    """Is a sparse target easy to learn? Its leap, an order of its terms that proves it, symmetries, samples needed.
+
+    \b
+      limitlab staircase "z1 + z1*z2 + z3*z4"
+      limitlab staircase "z1 + 0.5*z1*z2*z3" --out staircase.nc
+    """
+    from limitlab.analysis.staircase import staircase
+    from limitlab.cli.arguments import place_of
+
+    path = None if out is None else place_of(out, "staircase.nc", force)
+    answer = staircase(target)
+    rows = [
+        [name, f"{answer.fourier[name]:.6g}", str(new)]
+        for name, new in zip(answer.order, answer.new_variables, strict=True)
+    ]
+    if len(rows) > SHOWN_TERMS:
+        rows = [*rows[:SHOWN_TERMS], [f"... {len(rows) - SHOWN_TERMS} more", "", ""]]
+    say(answer.summary)
+    if rows:
+        show_table("\nterms in the order that proves the leap", ["term", "coefficient", "new variables"], rows)
+    if path is not None:
+        from limitlab.results.store import save
+
+        say(f"saved to {save(answer.dataset(), path)}")
+
+
 def run(
     name: Annotated[str, typer.Argument(help="A gallery entry; see limitlab list.")] = "escape",
     out: Annotated[Path | None, typer.Option(help="Folder; default limitlab-runs/NAME.")] = None,
@@ -232,6 +266,7 @@ COMMANDS = {
     "compare": compare,
     "plot": plot,
     "cite": cite,
+    "staircase": staircase,
 }
 
 

@@ -1,10 +1,9 @@
 r"""The best that anyone can do with n = alpha d samples of a generalised linear model."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from limitlab.macro.fixed_points import State, bayes_states, curve
@@ -19,7 +18,7 @@ __all__ = ["BayesOptimal", "label_errors"]
 
 
 @eqx.filter_jit
-def _errors(channel: AbstractChannel, m: jax.Array, V: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _errors(channel: AbstractChannel, m: Any, V: Any) -> tuple[jax.Array, jax.Array]:
     def one(pair):
         m, V = pair
         mse = channel.label_mse(m, V)
@@ -30,8 +29,8 @@ def _errors(channel: AbstractChannel, m: jax.Array, V: jax.Array) -> tuple[jax.A
 
 def label_errors(channel: AbstractChannel, m, V) -> tuple[np.ndarray, np.ndarray]:
     """Mean-square error on a new label, and the error in the sense of the channel (wrong signs for binary labels)."""
-    m, V = (jnp.atleast_1d(jnp.asarray(x, float)) for x in (m, V))
-    mse, error = _errors(traced(channel), m, jnp.maximum(V, 1e-26))
+    m, V = (np.atleast_1d(np.asarray(x, float)) for x in (m, V))
+    mse, error = _errors(traced(channel), m, np.maximum(V, 1e-26))
     return np.asarray(mse), np.asarray(error)
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
 from limitlab.problems.channels.gaussian_noise import GaussianNoise
-from limitlab.problems.fields import Predictor, errors, response
+from limitlab.problems.fields import Predictor, blind_residuals, errors, response
 from limitlab.problems.losses import AbstractConvexLoss, MaxMargin
 
 __all__ = ["TOLERANCE", "Solution", "residual", "solve_lanes"]
@@ -52,7 +52,7 @@ def _unpack(x: jax.Array, rho) -> tuple[Predictor, jax.Array]:
 def _new(channel, loss, x, alpha, penalty, rho) -> jax.Array:
     """One round of the equations: x from its conjugates."""
     p, V = _unpack(x, rho)
-    f, g, bend, _ = response(channel, loss, p, V)
+    f, g, bend, _ = response(channel, loss, p, V, blind_residuals(channel, loss))
     log_V = -jnp.log(penalty + alpha * bend)
     log_sigma = jnp.log(alpha * g) / 2 + (x[2] if isinstance(loss, MaxMargin) else log_V)
     ratio = jnp.sqrt(rho) * alpha * f / jnp.sqrt(alpha * g)
@@ -134,12 +134,14 @@ def _follow(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, 
 def _solve_one(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho) -> Solution:
     end = _follow(channel, loss, alpha, penalty, rho)
     p, V = _unpack(end.good, rho)
-    f, g, bend, train = response(channel, loss, p, V)
+    blind = blind_residuals(channel, loss)
+    if blind:  # m = 0 by symmetry, not by rounding
+        p = p._replace(t=jnp.zeros_like(p.t))
+    f, g, bend, train = response(channel, loss, p, V, blind)
     train = jnp.zeros(()) if isinstance(loss, MaxMargin) else train  # not by rounding on the wrong side of the margin
     size = jnp.where(end.done, end.size, jnp.inf)
-    return Solution(
-        p.m, p.q, p.sigma, V, alpha * f, alpha * g, alpha * bend, train, errors(channel, loss, p), size, end.steps
-    )
+    paid = errors(channel, loss, p, blind)
+    return Solution(p.m, p.q, p.sigma, V, alpha * f, alpha * g, alpha * bend, train, paid, size, end.steps)
 
 
 @eqx.filter_jit

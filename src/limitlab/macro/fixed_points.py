@@ -66,7 +66,7 @@ class State(NamedTuple):
 
 
 @eqx.filter_jit
-def _chunk(prior: AbstractPrior, channel: AbstractChannel, A: jax.Array):
+def _chunk(prior: AbstractPrior, channel: AbstractChannel, A: jax.Array | np.ndarray):
     def one(A):
         m, V, phi_w = prior.bayes(A)
         info = channel.bayes(m, jnp.maximum(V, V_FLOOR))
@@ -87,7 +87,7 @@ def points(prior: AbstractPrior, channel: AbstractChannel, A: np.ndarray) -> Poi
     chunk = 8 if channel.heavy or len(A) <= 8 else CHUNK if len(A) <= CHUNK else 4 * CHUNK
     padded = np.concatenate([A, np.full(-len(A) % chunk, A[-1])])
     prior, channel = _live(prior, channel)
-    parts = [_chunk(prior, channel, jnp.asarray(part)) for part in padded.reshape(-1, chunk)]
+    parts = [_chunk(prior, channel, part) for part in padded.reshape(-1, chunk)]
     values = [np.concatenate([np.asarray(part[i]) for part in parts])[: len(A)] for i in range(5)]
     return Points(A, *values)
 
@@ -171,18 +171,20 @@ def _with_extrema(prior, channel, at: Points) -> Points:
 
 
 @eqx.filter_jit
-def _end_values(prior: AbstractPrior, channel: AbstractChannel):
+def _end_values(prior: AbstractPrior, channel: AbstractChannel, even: bool):
     rho = jnp.asarray(prior.second_moment, float)
     zero, tiny = jnp.zeros(()), jnp.asarray(V_FLOOR)
-    law = channel.law(zero, jnp.ones(()), rho, rho)
-    dg = channel.output(law.y, jnp.zeros_like(law.w), rho).dg
+    slope = jnp.inf
+    if even:  # the slope of the start, where m = 0 is a fixed point
+        law = channel.even_law(zero, jnp.ones(()), rho, rho)
+        slope = law.mean(jnp.square(channel.output(law.y, jnp.zeros_like(law.w), rho).dg))
     start, end = channel.bayes(zero, rho), channel.bayes(rho, tiny)
     near, nearer = channel.bayes(rho, 1e-8 * rho), channel.bayes(rho, 1e-12 * rho)
-    return start.phi, end.phi, law.mean(jnp.square(dg)), nearer.g2 / near.g2
+    return start.phi, end.phi, slope, nearer.g2 / near.g2
 
 
 def _ends(prior, channel) -> tuple[float, float, float, bool]:
-    zero_phi, perfect_phi, slope, growth = (float(x) for x in _end_values(*_live(prior, channel)))
+    zero_phi, perfect_phi, slope, growth = (float(x) for x in _end_values(*_live(prior, channel), bool(channel.even)))
     return zero_phi, perfect_phi, slope, growth > 10  # E g^2 grows without bound as V -> 0
 
 

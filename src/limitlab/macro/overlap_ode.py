@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.errors import AccuracyWarning
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.field_sums import AbstractFieldSum, FieldMoments
@@ -26,13 +27,9 @@ from limitlab.states import (
     start_key,
 )
 
-__all__ = ["AccuracyWarning", "OverlapODE", "drift"]
+__all__ = ["OverlapODE", "drift"]
 
 VISIBLE = 1e-5  # an estimated error of the moments above this is said aloud
-
-
-class AccuracyWarning(UserWarning):
-    """A result whose estimated error is larger than one would expect of it."""
 
 
 @eqx.filter_jit

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.errors import InputError
+from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.finite_size import finite_size_drift
 from limitlab.macro.increments import increment_sum, noise_variance
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.overlap_ode import AccuracyWarning, drift
+from limitlab.macro.overlap_ode import drift
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.field_sums import AbstractFieldSum
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse

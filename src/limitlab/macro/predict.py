@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING
 
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.bayes_optimal import BayesOptimal
+from limitlab.macro.dimension_free import DimensionFree
 from limitlab.macro.erm_asymptotics import ERMAsymptotics
 from limitlab.macro.high_dim_mean_field import HighDimMeanField
 from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.mean_field import MeanField
 from limitlab.macro.overlap_ode import OverlapODE
 from limitlab.macro.overlap_sde import OverlapSDE
 from limitlab.macro.state_evolution import StateEvolution
@@ -22,6 +24,8 @@ LIMITS: dict[str, type[AbstractLimit]] = {
     "OverlapODE": OverlapODE,
     "OverlapSDE": OverlapSDE,
     "HighDimMeanField": HighDimMeanField,
+    "DimensionFree": DimensionFree,
+    "MeanField": MeanField,
     "StateEvolution": StateEvolution,
     "BayesOptimal": BayesOptimal,
     "ERMAsymptotics": ERMAsymptotics,

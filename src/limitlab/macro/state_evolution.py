@@ -57,7 +57,7 @@ def mismatched_step(prior: AbstractPrior, channel: AbstractChannel, alpha: jax.A
     function is f_0; then m = E[w f_a], q = E[f_a^2], V = E[f_v] at A = chi, B = m_hat w + sqrt(q_hat) z.
     """
     slope, V0 = teacher_given_student(jnp.asarray(prior.second_moment, float), now.m, now.q)
-    law = channel.law(now.q, slope, V0, now.V)
+    law = channel.even_law(now.q, slope, V0, now.V)  # f_0 g, g^2 and dg do not change with the sign of omega
     out = channel.output(law.y, law.w, now.V)
     truth = channel.output(law.y, slope * law.w, V0)
     m_hat, q_hat = alpha * law.mean(truth.g * out.g), alpha * law.mean(jnp.square(out.g))

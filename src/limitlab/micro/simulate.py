@@ -8,19 +8,26 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.micro.erm import run_erm
 from limitlab.micro.gamp import run_gamp
+from limitlab.micro.hypercube_sgd import run_hypercube_sgd
 from limitlab.micro.online_sgd import run_online_sgd
 from limitlab.numerics.checks import check_integer, check_times
 from limitlab.numerics.progress import Progress
-from limitlab.problems.algorithm import ERM, GAMP, AbstractAlgorithm, OnlineSGD
+from limitlab.problems.algorithm import ERM, GAMP, AbstractAlgorithm, LayerwiseSGD, OnlineSGD
 from limitlab.problems.problem import Problem
+from limitlab.problems.targets import SparseTarget
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["simulate"]
 
+
+def _one_pass(problem: Problem, *arguments) -> "xr.Dataset":
+    return (run_hypercube_sgd if isinstance(problem.teacher, SparseTarget) else run_online_sgd)(problem, *arguments)
+
+
 # Rules on the macroscopic clock, and rules on a fixed data set that have no clock of their own.
-RULES: dict[type[AbstractAlgorithm], Callable] = {OnlineSGD: run_online_sgd}
+RULES: dict[type[AbstractAlgorithm], Callable] = {OnlineSGD: _one_pass, LayerwiseSGD: run_hypercube_sgd}
 STATIC_RULES: dict[type[AbstractAlgorithm], Callable] = {GAMP: run_gamp, ERM: run_erm}
 
 
@@ -51,7 +58,8 @@ def simulate(
         A whole number.
     representation
         "weights": real weights in d dimensions, O(d) per step. "overlaps": the overlaps themselves as a Markov chain
-        that is exact in law for Gaussian inputs, at a cost per step that does not depend on d.
+        that is exact in law for Gaussian inputs, at a cost per step that does not depend on d. Sparse targets live on
+        signs and have weights only.
     progress
         Called as progress(done, total, label); None is silent.
 
@@ -59,7 +67,9 @@ def simulate(
     -------
     xarray.Dataset
         Of one-pass SGD: ``risk``, ``Q``, ``M``, ``P``, ``a`` by time and replica, with ``step``, ``samples`` and
-        ``status``. Of a rule on a fixed data set: ``m``, ``q``, ``generalisation_error``, ... by replica and iteration.
+        ``status``; of a sparse target ``fourier`` and the two parts of the risk (``latent_risk``, ``residual_risk``)
+        instead of overlaps. Of a rule on a fixed data set: ``m``, ``q``, ``generalisation_error``, ... by replica and
+        iteration.
     """
     if not isinstance(problem, Problem):
         raise InputError(f"simulate needs a Problem; got {problem!r}.")

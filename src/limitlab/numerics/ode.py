@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from limitlab.numerics.explicit import RAN_AWAY, STALLED, march
+
 __all__ = ["Integration", "integrate"]
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
@@ -78,18 +80,32 @@ def integrate(
 @eqx.filter_jit
 def _solve(drift, start, t0, times, args, rtol, atol, bound, method, max_steps):
     flat, shaped = ravel_pytree(start)  # one vector: a third less to compile than a tree
+    if method == "explicit":
+        run = march(
+            lambda y: ravel_pytree(drift(shaped(y), args))[0],
+            flat,
+            t0,
+            jnp.asarray(times),
+            rtol,
+            atol,
+            bound,
+            jnp.minimum(FIRST_STEP, times[-1] - t0),
+            max_steps,
+        )
+        grown = jnp.max(jnp.abs(run.y)) >= GROWN * (1 + jnp.max(jnp.abs(flat)))
+        code = jnp.where((run.code == STALLED) & grown, RAN_AWAY, run.code)
+        return jax.vmap(shaped)(run.values), run.t, shaped(run.y), code, run.steps
 
     def runaway(t, y, args, **kwargs):
         return ~jnp.all(jnp.isfinite(y)) | (jnp.max(jnp.abs(y)) > bound)
 
-    explicit = method == "explicit"
     # Steps end on the asked times: the interpolant between steps is not error-controlled, and for steps of order 8
     # it was a hundred times less accurate than the steps. Landing on one may leave a step of rounding size: dtmin.
     controller = diffrax.PIDController(rtol=rtol, atol=atol, dtmin=1e-16, force_dtmin=False)
     controller = diffrax.ClipStepSizeController(controller, step_ts=times)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, a: ravel_pytree(drift(shaped(y), a))[0]),
-        diffrax.Dopri8() if explicit else diffrax.Kvaerno5(),
+        diffrax.Kvaerno5(),
         t0=t0,
         t1=times[-1],
         dt0=jnp.minimum(FIRST_STEP, times[-1] - t0),

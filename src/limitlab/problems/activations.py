@@ -33,6 +33,10 @@ class Activation(eqx.Module):
     derivative: Callable = eqx.field(static=True)
     terms: tuple[Term, ...] | None = eqx.field(static=True, default=None)
     named: bool = eqx.field(static=True, default=True)
+    base: "Activation | None" = eqx.field(static=True, default=None)  # of a shifted activation: the one that was moved,
+    by: float = eqx.field(static=True, default=0.0)  # and how far
+    knots: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)  # of a piecewise linear one
+    power: tuple[float, ...] | None = eqx.field(static=True, default=None)  # of a polynomial, lowest first
 
     @property
     def derivative_terms(self) -> tuple[Term, ...] | None:
@@ -100,6 +104,7 @@ def _hermite(k: int) -> Activation:
         function=lambda x: jnp.polyval(jnp.asarray(power[::-1]), x),
         derivative=lambda x: jnp.polyval(jnp.asarray(slope[::-1]), x),
         terms=polynomial_terms(power.tolist()),
+        power=tuple(power.tolist()),
     )
 
 
@@ -115,6 +120,8 @@ def _shifted(base: Activation, by: float) -> Activation:
         function=lambda x: base.function(x + by),
         derivative=lambda x: base.derivative(x + by),
         named=base.named,
+        base=base,
+        by=by,
     )
 
 
@@ -143,6 +150,7 @@ def _piecewise(knots: tuple[tuple[float, float], ...]) -> Activation:
         name=f"piecewise({inside})",
         function=lambda s: jnp.interp(s, jnp.asarray(x), jnp.asarray(y)),
         derivative=lambda s: jnp.asarray(slopes)[jnp.searchsorted(jnp.asarray(x), s)],
+        knots=knots,
     )
 
 
@@ -180,7 +188,8 @@ def activation(value: "str | Activation | Callable") -> Activation:
     text = value.strip()
     if text in _TABLE:
         function, derivative, terms = _TABLE[text]
-        return Activation(name=text, function=function, derivative=derivative, terms=terms)
+        power = {"square": (0.0, 0.0, 1.0), "linear": (0.0, 1.0)}.get(text)
+        return Activation(name=text, function=function, derivative=derivative, terms=terms, power=power)
     match = re.fullmatch(r"(hermite|shifted|piecewise)\((.*)\)", text, re.DOTALL)
     if match is None or len(text) > MAX_NAME:
         raise _unknown(text)

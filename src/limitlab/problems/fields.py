@@ -8,15 +8,18 @@ A simulation that knows (m, q) and a limit that predicts them take all errors on
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
 from limitlab.problems.channels.gaussian_noise import GaussianNoise
+from limitlab.problems.channels.modulus import Modulus
+from limitlab.problems.channels.squared_modulus import SquaredModulus
 from limitlab.problems.losses import AbstractConvexLoss
 
-__all__ = ["Fields", "Predictor", "Response", "errors", "fields", "label_moments", "response"]
+__all__ = ["Fields", "Predictor", "Response", "blind_residuals", "errors", "fields", "label_moments", "response"]
 
 BASE, TEACHER, LOSS = 8, 12, 6  # panels on each side of a feature: of the normal law, the teacher, the loss
 ORDER = 12
@@ -66,8 +69,20 @@ class Fields(NamedTuple):
     weight: jax.Array
 
 
-def fields(channel: AbstractChannel, loss: AbstractConvexLoss, p: Predictor, V: jax.Array) -> Fields:
-    """Nodes for the law of (y, omega), fine where the channel changes and where the proximal map of the loss does."""
+def blind_residuals(channel: AbstractChannel, loss: AbstractConvexLoss) -> bool:
+    """True if a fit learns nothing (m = 0: the labels are even in z) and y - omega is a label with more noise."""
+    return isinstance(channel, (Modulus, SquaredModulus)) and loss.of == "residual"
+
+
+def fields(
+    channel: AbstractChannel, loss: AbstractConvexLoss, p: Predictor, V: jax.Array, blind: bool = False
+) -> Fields:
+    """Nodes for the law of (y, omega), fine where the channel changes and where the proximal map of the loss does.
+
+    ``blind``: the predictor is known to have m = 0, and `blind_residuals` holds; p.t is not looked at.
+    """
+    if blind:
+        return _blind(channel, loss, p, V)
     if isinstance(channel, BinaryChannel):
         mirrored = channel.mirror and (loss.of == "margin" or loss.even)
         parts = [_margins(channel, loss, p, V, y) for y in ((1.0,) if mirrored else (1.0, -1.0))]
@@ -112,6 +127,22 @@ def _residuals(channel: GaussianNoise, loss, p: Predictor, V) -> Fields:
     return Fields(r, jnp.zeros_like(r), r / variance, dv * jnp.exp(-jnp.square(v) / 2) / jnp.sqrt(2 * jnp.pi))
 
 
+def _blind(channel, loss, p: Predictor, V) -> Fields:
+    r"""Where omega ~ N(0, q) does not depend on y = phi(z) + noise, y - omega is a label with q more noise, and f0 = 0."""
+    noise = channel.variance + jnp.square(p.sigma)
+    sd, top = jnp.sqrt(noise), REACH * jnp.sqrt(p.rho)
+    top = (jnp.square(top) if isinstance(channel, SquaredModulus) else top) + REACH * sd
+    centres, width = loss.features(V)
+    edges = [graded_edges(0.0, sd, top, 2 * TEACHER)]
+    for centre in centres:
+        place = jnp.clip(jnp.asarray(centre), -REACH * sd, top)
+        edges.append(place[None] if loss.sharp else graded_edges(place, jnp.minimum(width, top), 2 * top, TEACHER))
+    r, dr = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH * sd, top), ORDER)
+    noisier = eqx.tree_at(lambda c: c.variance, channel, noise)
+    nothing = jnp.zeros_like(r)
+    return Fields(r, nothing, nothing, dr * jnp.exp(noisier.output(r, nothing, p.rho).log_z))
+
+
 def _around(place, width):
     """Edges at a feature of the loss, in units of the field: one for a kink, graded panels for a bend."""
     place = jnp.clip(place, -REACH, REACH)
@@ -147,21 +178,25 @@ class Response(NamedTuple):
     train_loss: jax.Array
 
 
-def response(channel: AbstractChannel, loss: AbstractConvexLoss, p: Predictor, V: jax.Array) -> Response:
+def response(
+    channel: AbstractChannel, loss: AbstractConvexLoss, p: Predictor, V: jax.Array, blind: bool = False
+) -> Response:
     """How the fitted outputs answer to the fields, averaged over their law."""
-    y, w, f0, weight = fields(channel, loss, p, V)
+    y, w, f0, weight = fields(channel, loss, p, V, blind)
     point, pull, bend = loss.proximal(loss.variable(y, w), V)
     g = y * pull if loss.of == "margin" else -pull
     return Response(*(jnp.sum(weight * x) for x in (f0 * g, jnp.square(g), -bend, loss.scalar(point))))
 
 
-def errors(channel: AbstractChannel, loss: AbstractConvexLoss, p: Predictor) -> dict[str, jax.Array]:
+def errors(
+    channel: AbstractChannel, loss: AbstractConvexLoss, p: Predictor, blind: bool = False
+) -> dict[str, jax.Array]:
     """What the predictor pays on new samples.
 
     ``risk``: the loss. ``label_mse``: E (y - omega)^2. ``generalisation_error``: the probability that sign(omega) is
     the wrong label if labels are -1 and +1, else ``label_mse``. ``mse``: |w - w*|^2/d.
     """
-    y, w, _, weight = fields(channel, loss, p, jnp.asarray(1e-300))
+    y, w, _, weight = fields(channel, loss, p, jnp.asarray(1e-300), blind)
     label = label_error(channel, p)
     wrong = jnp.sum(jnp.where(y * w < 0, weight, 0.0)) if isinstance(channel, BinaryChannel) else label
     mse = p.rho * jnp.square(1 - p.m / p.rho) + jnp.square(p.sigma)

@@ -9,13 +9,23 @@ import numpy as np
 
 from limitlab.problems.algorithm import GAMP, OnlineSGD
 from limitlab.problems.channels import GaussianNoise, Modulus, Sign
+from limitlab.problems.inputs import Hypercube
 from limitlab.problems.losses import SquareLoss
 from limitlab.problems.networks import Committee, SingleIndex
 from limitlab.problems.priors import GaussianPrior
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart, InformedStart, OverlapStart, RandomStart
+from limitlab.problems.targets import SparseTarget
 
-__all__ = ["LIBRARY", "dimensionless", "escaping_mediocrity", "perceptron", "phase_retrieval", "soft_committee"]
+__all__ = [
+    "LIBRARY",
+    "dimensionless",
+    "escaping_mediocrity",
+    "merged_staircase",
+    "perceptron",
+    "phase_retrieval",
+    "soft_committee",
+]
 
 
 def escaping_mediocrity(width: int = 1, learning_rate: float = 1 / 12, variance: float = 0.0) -> Problem:
@@ -99,10 +109,30 @@ def phase_retrieval(sample_ratio: float = 1.5) -> Problem:
     )
 
 
+def merged_staircase(
+    target: str = "z1 + z1*z2 + z1*z2*z3 + z1*z2*z3*z4", width: int = 100, step_noise: float = 0.02
+) -> Problem:
+    r"""A two-layer network learning a sparse target of the hypercube (Abbe, Boix-Adsera, Misiakiewicz 2022).
+
+    The talk has x of signs +-1, w ~ N(0, I/d), a step eta on (y - f) and time eta * step. Ours is x/sqrt(d) and
+    w sqrt(d), the same fields; eta = gamma/(p d), so that ``step_noise`` = d eta = gamma/p and the time is ours. Both
+    layers are trained from a ~ Uniform[-1, 1], with tanh(x + 1): tanh itself is odd and learns no even term.
+    """
+    return Problem(
+        inputs=Hypercube(),
+        teacher=SparseTarget(target),
+        student=Committee(width=width, activation="shifted(tanh, 1.0)", second_layer="trained"),
+        loss=SquareLoss(),
+        start=RandomStart(second_layer="uniform"),
+        algorithm=OnlineSGD(learning_rate=step_noise * width),
+    )
+
+
 LIBRARY: dict[str, Callable[..., Problem]] = {
     "escaping-mediocrity": escaping_mediocrity,
     "soft-committee": soft_committee,
     "dimensionless": dimensionless,
+    "merged-staircase": merged_staircase,
     "perceptron": perceptron,
     "phase-retrieval": phase_retrieval,
 }

@@ -25,6 +25,7 @@ def compare(
     paired: bool = False,
     check_problem: bool = True,
     rtol: float = 1e-6,
+    variables: "list[str] | tuple[str, ...] | str | None" = None,
 ) -> Comparison:
     """Compare two results of one problem, variable by variable, at the times they share.
 
@@ -42,13 +43,15 @@ def compare(
     rtol
         Used only when neither has replicas: then there is no z, and agreement means gaps below rtol times the
         largest value of the variable.
+    variables
+        Compare only these; None means all that both have.
     """
     if check_problem:
         _check_problem(sim, pred)
     notes: list[str] = []
     sim, pred, axis = _one_axis(sim, pred)
     sim, pred = _shared_times(sim, pred, notes)
-    names = _shared_variables(sim, pred, notes)
+    names = _chosen(_shared_variables(sim, pred, notes), variables)
     first, second = _Side.of(sim, names), _Side.of(pred, names)
     _check_replicas(first, second, notes)
     if paired:
@@ -325,6 +328,18 @@ def _shared_variables(sim: "xr.Dataset", pred: "xr.Dataset", notes: list[str]) -
             f"the second {', '.join(map(str, pred.data_vars))}. Compare results of one macrostate."
         )
     return names
+
+
+def _chosen(shared: list[str], variables: Any) -> list[str]:
+    if variables is None:
+        return shared
+    wanted = [variables] if isinstance(variables, str) else list(variables)
+    for name in wanted or ["nothing"]:
+        if name not in shared:
+            raise InputError(
+                f"variables must be among those that both results have, {', '.join(shared)}; got {name!r}."
+            )
+    return wanted
 
 
 def _check_problem(sim: "xr.Dataset", pred: "xr.Dataset") -> None:

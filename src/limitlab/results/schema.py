@@ -72,6 +72,8 @@ _RUN = ("time", "iteration", "replica")
 
 VARIABLES: dict[str, Variable] = {
     "risk": Variable(_RUN, "population risk E loss, noise floor included"),
+    "latent_risk": Variable(_RUN, "half the mean square of h - E_r f, the part of f that the latent variables see"),
+    "residual_risk": Variable(_RUN, "half the variance of f over the coordinates that do not matter"),
     "train_loss": Variable(_RUN, "loss averaged over the data set"),
     "generalisation_error": Variable(_RUN, "probability or cost of a wrong label on a new sample"),
     "label_mse": Variable(_RUN, "mean squared error of the predicted label of a new sample"),
@@ -82,6 +84,8 @@ VARIABLES: dict[str, Variable] = {
     "a": Variable((*_RUN, "student", "particle"), "student second layer"),
     "m": Variable((*_RUN, "particle", "latent"), "overlap of the estimate with the teacher"),
     "q": Variable((*_RUN, "particle"), "squared norm of the estimate over d"),
+    "u": Variable((*_RUN, "student", "particle", "latent"), "weights of a unit on the latent coordinates"),
+    "s": Variable((*_RUN, "student", "particle"), "norm of a unit's weights on all other coordinates"),
     "V": Variable(_RUN, "posterior variance per weight"),
     "m_hat": Variable((*_RUN, "overlap"), "conjugate of m"),
     "q_hat": Variable(_RUN, "conjugate of q"),
@@ -248,17 +252,18 @@ def validate(ds: "xr.Dataset") -> None:
 def _check_variable(name: str, dims: tuple[str, ...]) -> None:
     swept_only = dims and not set(dims) & set(RESERVED_DIMENSIONS)
     if name not in VARIABLES and not swept_only:
+        known = tuple(VARIABLES)
         raise InputError(
-            f"{name!r} is not a variable of the schema; these are: {', '.join(VARIABLES)}.{_near(name, VARIABLES)}"
+            f"{name!r} is not a variable of the schema; these are: {', '.join(known)}.{_near(name, known)}"
         )
     for dim in dims:
         if dim in RESERVED_DIMENSIONS:
             if dim not in VARIABLES[name].dims:
                 raise InputError(f"{name} may not have the dimension {dim!r}; it may have {VARIABLES[name].dims}.")
-        elif not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", dim) or _near(dim, RESERVED_DIMENSIONS):
+        elif not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", dim) or _near(dim, tuple(RESERVED_DIMENSIONS)):
             raise InputError(
                 f"{dim!r} of {name} is neither a reserved dimension ({', '.join(RESERVED_DIMENSIONS)}) nor "
-                f"the name of a swept parameter.{_near(dim, RESERVED_DIMENSIONS)}"
+                f"the name of a swept parameter.{_near(dim, tuple(RESERVED_DIMENSIONS))}"
             )
 
 
@@ -312,8 +317,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _near(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name, list(known), 1, 0.8)
+@functools.lru_cache(maxsize=1024)
+def _near(name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, 1, 0.8)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

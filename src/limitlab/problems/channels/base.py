@@ -60,6 +60,10 @@ class Law(NamedTuple):
     def mean(self, values: jax.Array) -> jax.Array:
         return jnp.sum(self.weight * values)
 
+    def unfolded(self) -> "Law":
+        """The law of an even channel, (y, omega) as likely as (y, -omega), from nodes for either."""
+        return Law(*(jnp.stack(pair) for pair in ((self.y,) * 2, (self.w, -self.w), (self.weight / 2,) * 2)))
+
 
 def is_zero(value: Any) -> bool:
     """True if the number is zero by declaration (a plain 0), not by accident (a traced array never is)."""
@@ -116,6 +120,10 @@ class AbstractChannel(eqx.Module):
     @abstractmethod
     def law(self, q: jax.Array, slope: jax.Array, V0: jax.Array, V: jax.Array) -> Law:
         """Nodes for (omega, y), fine enough for functions that vary as the posterior of variance V does."""
+
+    def even_law(self, q: jax.Array, slope: jax.Array, V0: jax.Array, V: jax.Array) -> Law:
+        """Like `law`, but of an even channel only for functions of (y, \|omega\|): half the nodes may do."""
+        return self.law(q, slope, V0, V)
 
     @abstractmethod
     def label_mse(self, m: jax.Array, V: jax.Array) -> jax.Array:
@@ -198,7 +206,7 @@ class BinaryChannel(AbstractChannel):
         """Centres in omega and the width of the change there, for z ~ N(omega, V)."""
 
     def law(self, q, slope, V0, V):
-        features = []
+        features = list(self.switches(V))
         for variance, stretch in ((V, 1.0), (V0, jnp.maximum(jnp.abs(slope), 1e-6))):
             centres, width = self.features(variance)
             features += [(centre / stretch, width / stretch) for centre in centres]
@@ -206,6 +214,13 @@ class BinaryChannel(AbstractChannel):
         w, base = jnp.concatenate([line, line]), jnp.concatenate([p, p])
         y = jnp.concatenate([jnp.ones_like(line), -jnp.ones_like(line)])
         return Law(y, w, base * jnp.exp(self.output(y, slope * w, V0).log_z))
+
+    def switches(self, V: jax.Array) -> tuple[tuple[Any, Any], ...]:
+        """(place, width) in omega where a surprising label leaves two explanations equally likely.
+
+        A student whose V is right hardly ever sees such a label, so that only `law` asks for them.
+        """
+        return ()
 
     def boundary(self, V: jax.Array) -> tuple[Any, ...]:
         """The omega at which both labels are equally likely."""

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr
+from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
 from limitlab.problems.channels.base import BinaryChannel, Output
+from limitlab.problems.channels.modulus import output_of_halves
 
 __all__ = ["Door"]
 
@@ -28,13 +29,22 @@ class Door(BinaryChannel):
     def output(self, y, w, V):
         root, size = jnp.sqrt(V), jnp.abs(w)
         a, b = (self.width - size) / root, (-self.width - size) / root
-        inside = log_ndtr(a) + jnp.log1p(-jnp.exp(log_ndtr(b) - log_ndtr(a)))
-        log_z = jnp.where(y > 0, jnp.logaddexp(log_ndtr(-a), log_ndtr(b)), inside)
-        # phi(a)/Z and phi(b)/Z, each as one exponential: Z may be tiny
+        below_a, below_b = log_ndtr(a), log_ndtr(b)
+        beyond = output_of_halves(
+            (log_ndtr(-a), mills(-a) / root, (truncated_variance(-a) - 1) / V),
+            (below_b, -mills(b) / root, (truncated_variance(b) - 1) / V),
+        )
+        log_share = below_b - below_a
+        log_z = jnp.where(y > 0, beyond.log_z, below_a + jnp.log1p(-jnp.exp(log_share)))
+        # phi(a)/Z and phi(b)/Z inside, each as one exponential: Z may be tiny
         at_a, at_b = (jnp.exp(-jnp.square(t) / 2 - HALF_LOG_2PI - log_z) for t in (a, b))
-        s = jnp.where(y > 0, 1.0, -1.0)
-        g = jnp.where(w < 0, -1.0, 1.0) * s * (at_a - at_b) / root
-        return Output(log_z, g, s * (a * at_a - b * at_b) / V - jnp.square(g))
+        g = jnp.where(y > 0, beyond.g, (at_b - at_a) / root)
+        # far outside the walls both terms of the plain form are a^2: there the near wall alone, then what the other adds
+        keep, h = -jnp.expm1(log_share), mills(a)
+        near_wall = (truncated_variance(a) - 1) / keep - jnp.exp(log_share) * jnp.square(h / keep)
+        far = near_wall + at_b * (b + 2 * at_a - at_b)
+        inside = jnp.where(a < -5, far, b * at_b - a * at_a - jnp.square(at_a - at_b))
+        return Output(log_z, jnp.where(w < 0, -g, g), jnp.where(y > 0, beyond.dg, inside / V))
 
     def mean_label(self, w, V):
         out, inside = (jnp.exp(self.output(s * jnp.ones_like(w), w, V).log_z) for s in (1.0, -1.0))
@@ -42,6 +52,9 @@ class Door(BinaryChannel):
 
     def features(self, V):
         return (-self.width, self.width), jnp.sqrt(V)
+
+    def switches(self, V):
+        return ((0.0, V / self.width),)  # outside, but through which wall?
 
     def boundary(self, V):
         def halve(_, bracket):

@@ -51,18 +51,24 @@ def positive_lobe(y, w, V, noise):
     return log_normal(y, w, T) + log_ndtr(t), pull, -h * (h + t) / V - truncated_variance(t) / T
 
 
-def positive_half(q, slope, V0, V, noise):
+def positive_half(q, slope, V0, V, noise, switch=None):
     r"""Nodes (y, omega, weight) for y = z + noise on z > 0; the weights sum to P(z > 0) = 1/2.
 
     With omega = sqrt(q) v and y = slope omega + r, the mean of z given both is s = slope omega + (V0/T) r. Turned to
-    the axes of s and its orthogonal direction, only s has a narrow scale: that of the kink at z = 0.
+    the axes of s (x) and its orthogonal direction (xi), only s has a narrow scale as long as the student believes what
+    is true (slope = 1, V = V0): that of the kink at z = 0.
+
+    Parameters
+    ----------
+    switch
+        (c, width): a student who believes something else changes its mind on a second line, omega + c y = 0, oblique in
+        (x, xi), within width/\|y\|, and at its own kink. The nodes in xi are then graded towards that line.
     """
     T = V0 + noise
     sd, kappa = weight_floor(q), V0 / jnp.sqrt(T)
     S = jnp.square(slope * sd) + jnp.square(kappa)
     root = jnp.sqrt(S)
     a, b = slope * sd / root, kappa / root
-    xi, p = normal_nodes(0.15)
     fine = jnp.sqrt(jnp.minimum(V, V0))
     if is_zero(noise):
         x, dx = half_line(jnp.clip(fine / root, 1e-14, 1.0), REACH)
@@ -71,12 +77,38 @@ def positive_half(q, slope, V0, V, noise):
         tau = jnp.sqrt(V0 * noise / T)
         student_tau = jnp.sqrt(V * noise / (V + noise))
         scale = jnp.clip(jnp.minimum(jnp.minimum(tau, student_tau), fine) / root, 1e-14, 1.0)
-        x, dx = panel_nodes(graded_edges(0.0, scale, REACH))
+        x, dx = panel_nodes(jnp.concatenate([graded_edges(0.0, scale, REACH), graded_edges(0.0, 1.0, REACH, 6)]))
         weight = dx * jnp.exp(-jnp.square(x) / 2 + log_ndtr(root * x / tau)) / jnp.sqrt(2 * jnp.pi)
     x = x[:, None]
+    if switch is None:
+        xi, p = normal_nodes(0.15)
+    else:
+        xi, p = _towards(x[:, 0], sd, slope, jnp.sqrt(T), (a, b), V, noise, *switch)
     w = sd * (a * x + b * xi)
     r = jnp.sqrt(T) * (b * x - a * xi)
     return slope * w + r, w, weight[:, None] * p
+
+
+def _towards(x, sd, slope, root_T, axes, V, noise, c, width):
+    """Nodes and probabilities of a standard normal xi for every x, graded towards the line omega + c y = 0."""
+    a, b = axes
+    w, y = (sd * a, sd * b), (slope * sd * a + root_T * b, slope * sd * b - root_T * a)  # what x and xi add to each
+    of_x, of_xi = (w[k] + c * y[k] for k in (0, 1))
+    safe = jnp.where(jnp.abs(of_xi) < 1e-150, 1e-150, of_xi)
+    place = -of_x * x / safe
+    there = jnp.abs(y[0] * x + y[1] * place)  # |y| on the line
+    scale = width / jnp.maximum(there, 1e-150)
+    if not is_zero(noise):
+        scale = jnp.minimum(scale, jnp.sqrt(V * (V + noise) / noise))
+    scale = jnp.clip(scale / jnp.abs(safe), 1e-12, 1.0)
+    base = graded_edges(0.0, 1.0, REACH, 6)
+
+    def line(place, scale):
+        edges = [base, graded_edges(jnp.clip(place, -REACH, REACH), scale, 2 * REACH, 12)]
+        return panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH), 10)
+
+    xi, dxi = jax.vmap(line)(place, scale)
+    return xi, dxi * jnp.exp(-jnp.square(xi) / 2) / jnp.sqrt(2 * jnp.pi)
 
 
 class Modulus(AbstractChannel):
@@ -106,8 +138,12 @@ class Modulus(AbstractChannel):
         return jnp.sqrt(2 * V / jnp.pi) * jnp.exp(-jnp.square(t)) + w * jax.scipy.special.erf(t)
 
     def law(self, q, slope, V0, V):
-        y, w, weight = positive_half(q, slope, V0, V, self.variance)
-        return Law(jnp.stack([y, y]), jnp.stack([w, -w]), jnp.stack([weight, weight]))
+        return self.even_law(q, slope, V0, V).unfolded()
+
+    def even_law(self, q, slope, V0, V):
+        # the student weighs its two signs against each other at omega = 0
+        y, w, weight = positive_half(q, slope, V0, V, self.variance, (0.0, V + self.variance))
+        return Law(y, w, 2 * weight)
 
     def bayes(self, m, V):
         y, w, weight = positive_half(m, jnp.ones_like(m), V, V, self.variance)

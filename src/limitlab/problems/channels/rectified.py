@@ -52,7 +52,13 @@ class Rectified(AbstractChannel):
         return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * jnp.exp(-jnp.square(s) / 2 - HALF_LOG_2PI)
 
     def law(self, q, slope, V0, V):
-        lit = Law(*(x.ravel() for x in positive_half(q, slope, V0, V, self.variance)))
+        switch = None
+        if not is_zero(
+            self.variance
+        ):  # z < 0 and z > 0 are equally likely to the student at omega = y - y sqrt(T/noise)
+            ratio = jnp.sqrt(1 + V / self.variance)
+            switch = ratio - 1, self.variance * ratio
+        lit = Law(*(x.ravel() for x in positive_half(q, slope, V0, V, self.variance, switch)))
         sd = weight_floor(q)
         edges = [graded_edges(0.0, 1.0, REACH)]
         for width in (jnp.sqrt(V), jnp.sqrt(V0) / jnp.maximum(jnp.abs(slope), 1e-6)):

@@ -70,7 +70,8 @@ class Sign(BinaryChannel):
         T = V + self.variance
         x, share = jnp.asarray(STEPS), jnp.sqrt(T / (m + T))
         t, v = x * jnp.sqrt(m / (m + T)), x * share
-        plus, minus = log_ndtr(t), log_ndtr(-t)
+        minus = log_ndtr(-t)
+        plus = jnp.log1p(-jnp.exp(minus))
         certain = 0.0
         if not is_zero(self.flip):
             keep, lose = jnp.log1p(-2 * self.flip), jnp.log(self.flip)

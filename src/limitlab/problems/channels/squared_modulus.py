@@ -65,6 +65,9 @@ class SquaredModulus(AbstractChannel):
         bend = 1 / V + (6 * jnp.square(peak) - 2 * y) / self.variance
         width = 1 / jnp.sqrt(jnp.maximum(bend, 0.0) + 1 / jnp.sqrt(self.variance))
         low, high = jnp.maximum(peak - 12 * width, 0.0), peak + 12 * width
+        low, high = jax.lax.stop_gradient(
+            (low, high)
+        )  # of the rule, not of what it integrates; a root has no slope at 0
         x, p = np.polynomial.legendre.leggauss(INNER)
         z = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * x
         dz = (high - low)[..., None] / 2 * p
@@ -80,11 +83,14 @@ class SquaredModulus(AbstractChannel):
         return jnp.square(w) + V
 
     def law(self, q, slope, V0, V):
+        return self.even_law(q, slope, V0, V).unfolded()
+
+    def even_law(self, q, slope, V0, V):
         if is_zero(self.variance):
-            law = Modulus().law(q, slope, V0, V)
+            law = Modulus().even_law(q, slope, V0, V)
             return Law(jnp.square(law.y), law.w, law.weight)
-        y, w, weight, _ = self._positive(q, slope, V0)
-        return Law(jnp.stack([y, y]), jnp.stack([w, -w]), jnp.stack([weight, weight]))
+        y, w, weight, _ = self._positive(q, slope, V0, V)
+        return Law(y, w, 2 * weight)
 
     def bayes(self, m, V):
         if is_zero(self.variance):  # y = |z|^2: the Jacobian adds -E log(2|z|), z ~ N(0, rho)
@@ -95,8 +101,12 @@ class SquaredModulus(AbstractChannel):
         out = output_of_halves(*(_pulled(half, jnp.abs(w), V) for half in (plus, minus)))
         return Information(2 * jnp.sum(weight * jnp.square(out.g)), 2 * jnp.sum(weight * out.log_z))
 
-    def _positive(self, q, slope, V0):
-        """Nodes (y, omega) and weights on z > 0, which sum to 1/2, with the halves of the posterior there."""
+    def _positive(self, q, slope, V0, V=None):
+        """Nodes (y, omega) and weights on z > 0, which sum to 1/2, with the halves of the teacher's posterior there.
+
+        ``V``: a student who believes in that variance, whatever is true (V0), weighs its two signs against each other
+        at omega = 0, within (V + variance/(4y))/sqrt(y); nodes are graded towards it.
+        """
         rho, noise = jnp.square(slope) * q + V0, jnp.sqrt(self.variance)
         edges = graded_edges(0.0, noise, 12 * noise + 160 * rho, 18)[18:]
         y, dy = panel_nodes(jnp.concatenate([-noise * np.array([12.0, 8, 5, 3, 1.5, 0.6]), edges]), 8)
@@ -106,7 +116,12 @@ class SquaredModulus(AbstractChannel):
         centre, width = tilt * mean, jnp.maximum(jnp.sqrt(rest + jnp.square(tilt) * var), 1e-150)
         fine = jnp.clip(jnp.sqrt(rest), 1e-150, width)
         around = jax.vmap(lambda c, s: graded_edges(c, s, 10 * s, 6))(centre, width)
-        near = jax.vmap(lambda s, far: graded_edges(0.0, s, far, 6))(fine, jnp.abs(centre) + 10 * width)
+        far = jnp.abs(centre) + 10 * width
+        near = jax.vmap(lambda s, far: graded_edges(0.0, s, far, 6))(fine, far)
+        if V is not None:
+            size = jnp.maximum(y, noise)
+            switch = jnp.clip((V + self.variance / (4 * size)) / jnp.sqrt(size), 1e-12 * far, far)
+            near = jnp.concatenate([near, jax.vmap(lambda s, far: graded_edges(0.0, s, far, 12))(switch, far)], 1)
         bound = (centre - 10 * width)[:, None], (centre + 10 * width)[:, None]
         w, dw = jax.vmap(lambda e: panel_nodes(e, 8))(jnp.clip(jnp.concatenate([around, near], 1), *bound))
         y, sd = y[:, None] + 0 * w, weight_floor(q)

@@ -1,0 +1,139 @@
+"""Speed of SGD on sparse targets of the hypercube, as ratios in one run. Compile time is not counted."""
+
+import resource
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from timing import Table, best, together
+
+import limitlab as ll
+from limitlab.micro.hypercube_measure import observe
+from limitlab.micro.hypercube_sgd import _keys, _plan, _starts
+from limitlab.micro.hypercube_steps import hypercube_step, signs
+from limitlab.micro.march import advance
+from limitlab.micro.steps import Run
+from limitlab.states import start_key
+
+TANH = "shifted(tanh, 0.5)"
+
+
+def staircase(P: int) -> str:
+    return " + ".join("*".join(f"z{i}" for i in range(1, k + 1)) for k in range(1, P + 1))
+
+
+def sparse(P: int, p: int, batch: int = 1, activation: str = TANH) -> ll.Problem:
+    return ll.Problem(
+        inputs=ll.Hypercube(),
+        teacher=ll.SparseTarget(staircase(P)),
+        student=ll.Committee(width=p, activation=activation, second_layer="trained"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(second_layer="uniform"),
+        algorithm=ll.OnlineSGD(learning_rate=0.5, batch_size=batch),
+    )
+
+
+def start(problem: ll.Problem, d: int, replicas: int = 1) -> Run:
+    keys = jnp.stack([start_key(0, r) for r in range(replicas)])
+    net = _starts(problem.start, None, problem.student.width, d, keys)  # type: ignore[union-attr]
+    return Run(net, jnp.ones(replicas, bool), jnp.full(replicas, -1))
+
+
+def full(problem: ll.Problem, d: int, steps: int, replicas: int = 1):
+    rule, keys, run = _plan(problem, 1.0).first, _keys(0, replicas).steps, start(problem, d, replicas)
+    return lambda: advance(hypercube_step, rule, jnp.asarray(float(d)), keys, run, jnp.asarray(0), jnp.asarray(steps))
+
+
+def bare(problem: ll.Problem, d: int, steps: int, replicas: int = 1):
+    """What no SGD can avoid: the random bits as signs, one product for the fields, one for the update."""
+    batch, keys, net = problem.algorithm.batch_size, _keys(0, replicas).steps, start(problem, d, replicas).state  # type: ignore[union-attr]
+
+    def one(W, key, n):
+        x = jax.lax.optimization_barrier(signs(jax.random.fold_in(key[0], n), batch, d, 2)[0])
+        lam = 1e-9 * (x @ W)
+        return W + (x.T * lam if batch == 1 else x.T @ lam)
+
+    @jax.jit
+    def loop(W, last):
+        return jax.lax.fori_loop(0, last, lambda n, W: jax.vmap(one, (0, 0, None))(W, keys, n), W)
+
+    return lambda: loop(net.W, jnp.asarray(steps))
+
+
+def ratios(table: Table) -> None:
+    for d, p, batch, steps, replicas in ((100, 100, 1, 4000, 1), (100, 100, 1, 1000, 8), (1000, 200, 32, 40, 1)):
+        problem = sparse(4, p, batch)
+        a, b = together(full(problem, d, steps, replicas), bare(problem, d, steps, replicas), repeats=9)
+        what = f"SGD step, d = {d}, width {p}, batch {batch}, {replicas} replica{'s' * (replicas > 1)}"
+        table.add(f"{what} / its bits and two products", f"{a / b:.2f}", "<= 2", a / b <= 2)
+        unit = 1e6 / (steps * replicas)
+        table.add("   microseconds per step and replica: full, bare", f"{a * unit:.1f}, {b * unit:.1f}")
+
+
+def growth(table: Table) -> None:
+    """Cost of a step as d, the width or P grows; wanted: not faster than the number of weights, flat in P."""
+    base = 2000
+    sizes = [(250, 100), (500, 100), (1000, 100), (2000, 100)]
+    seconds = together(*(full(sparse(4, p), d, base) for d, p in sizes), repeats=5)
+    table.add(
+        "step, width 100, d = 250, 500, 1000, 2000 (microseconds)", ", ".join(f"{1e6 * s / base:.1f}" for s in seconds)
+    )
+    grown = seconds[-1] / seconds[0]
+    table.add("   growth from d = 250 to 2000 / growth of the weights (8)", f"{grown / 8:.2f}", "<= 1.5", grown <= 12)
+    widths = [50, 100, 200, 400]
+    seconds = together(*(full(sparse(4, p), 500, base) for p in widths), repeats=5)
+    table.add("step, d = 500, width 50, 100, 200, 400", ", ".join(f"{1e6 * s / base:.1f}" for s in seconds))
+    grown = seconds[-1] / seconds[0]
+    table.add("   growth from width 50 to 400 / growth of the weights (8)", f"{grown / 8:.2f}", "<= 1.5", grown <= 12)
+    latent = [2, 4, 8, 12]
+    seconds = together(*(full(sparse(P, 100), 100, base) for P in latent), repeats=5)
+    spread = max(seconds) / min(seconds)
+    table.add("step, d = width = 100, P = 2, 4, 8, 12", ", ".join(f"{1e6 * s / base:.1f}" for s in seconds))
+    table.add("   largest / smallest", f"{spread:.2f}", "<= 1.5", spread <= 1.5)
+
+
+def look(problem: ll.Problem, d: int):
+    net, keys = start(problem, d).state, _keys(0, 1).look
+    values = jnp.asarray(problem.teacher.values)  # type: ignore[attr-defined]
+    return lambda: observe(problem.student.activation, values, net, keys, jnp.asarray(0))  # type: ignore[union-attr]
+
+
+def measurement(table: Table) -> None:
+    for activation in (TANH, "shifted(relu, 0.5)"):
+        seconds = {P: best(look(sparse(P, 100, activation=activation), 100), repeats=3) for P in range(2, 13, 2)}
+        text = ", ".join(f"{1e3 * s:.0f}" for s in seconds.values())
+        table.add(f"one measurement, {activation}, P = 2, 4, ..., 12 (ms)", text)
+        grown = seconds[12] / seconds[10]
+        table.add("   growth from P = 10 to 12 / growth of the points (4)", f"{grown / 4:.2f}", "<= 1.5", grown <= 6)
+
+
+def memory(table: Table) -> None:
+    problem = sparse(16, 100)
+    ll.simulate(sparse(2, 100), 100, [0.0])
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.perf_counter()
+    sim = ll.simulate(problem, 100, np.array([0.0, 0.01]))
+    after, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.perf_counter() - began
+    promised = sim.attrs["bytes_needed"] / 2**20
+    table.add(
+        "memory growth at P = 16, two times (MiB); said in advance",
+        f"{after - before:.0f}; {promised:.0f}",
+        "<= 512",
+        after - before <= 512,
+    )
+    table.add("   seconds, compile included", f"{seconds:.1f}")
+
+
+PARTS = {"ratios": ratios, "growth": growth, "measurement": measurement, "memory": memory}
+
+
+def main() -> None:
+    table = Table()
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name](table)
+    print("\n" + table.markdown())
+
+
+if __name__ == "__main__":
+    main()

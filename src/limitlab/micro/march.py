@@ -1,0 +1,83 @@
+"""The loop that rules with many cheap steps share: compiled pieces, seen at the asked steps only."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.micro.steps import Run
+from limitlab.numerics.progress import Progress
+
+__all__ = ["advance", "blank", "check_memory", "march"]
+
+PIECE_SECONDS = 0.25  # a compiled piece of the march lasts about this long, so that progress and Ctrl-C work
+
+
+@eqx.filter_jit
+def advance(step: Callable, rule: Any, d: jax.Array, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array):
+    """Steps first, ..., last - 1 of all replicas. The bounds are traced: one compilation serves all pieces."""
+    one = jax.vmap(lambda r, key, n: step(rule, d, r, key, n), in_axes=(0, 0, None))
+    return jax.lax.fori_loop(first, last, lambda n, r: one(r, keys, n), run)
+
+
+def march(
+    onward: Callable[[Run, jax.Array, jax.Array], Run],
+    look: Callable[[Any, int], Any],
+    run: Run,
+    targets: list[int],
+    progress: Progress | None,
+    label: str,
+    now: int = 0,
+    total: int | None = None,
+) -> tuple[list[Any], Run]:
+    """Visit the target steps in order, keeping only what is seen there; pieces double until they last long enough.
+
+    Parameters
+    ----------
+    onward
+        (run, first, last) -> run, such as `advance` with its first arguments bound.
+    look
+        (state, step) -> a tree of arrays, kept as NumPy arrays.
+    now, total
+        The step that ``run`` is at, and the last one as told to ``progress`` (default: the last target).
+    """
+    path, piece, total = [], 64, targets[-1] if total is None and targets else total
+    for target in targets:
+        while now < target:
+            upto, began = min(target, now + piece), time.perf_counter()
+            run = onward(run, jnp.asarray(now), jnp.asarray(upto))
+            if upto - now == piece:
+                run.alive.block_until_ready()
+                took = time.perf_counter() - began
+                piece = (
+                    piece * 2
+                    if took < PIECE_SECONDS / 2
+                    else max(64, piece // 2)
+                    if took > 4 * PIECE_SECONDS
+                    else piece
+                )
+            now = upto
+            if progress is not None:
+                progress(now, total or now, label)
+        path.append(jax.tree.map(np.asarray, look(run.state, target)))
+    return path, run
+
+
+def blank(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """NaN where ``gone`` (time, replica), along all further axes of ``values``."""
+    return np.where(gone.reshape(gone.shape + (1,) * (values.ndim - 2)), np.nan, values)
+
+
+def check_memory(needed: int, remedy: str) -> None:
+    """Raise `InputError` if the machine has less memory than ``needed`` bytes."""
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
+    if needed > 0.8 * have:
+        raise InputError(
+            f"simulate needs about {needed / 2**30:.1f} GiB, this machine has {have / 2**30:.1f} GiB. {remedy}"
+        )
