@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import limitlab as ll
 from limitlab import gallery
 from limitlab.cite import cite
-from limitlab.cli import app
+from limitlab.cli import app, commands
 from limitlab.cli.arguments import limit_of, times_of
 from limitlab.gallery import Check, Entry
 from limitlab.plot import plot
@@ -86,6 +86,36 @@ def test_the_default_name_has_the_hash_of_the_problem(folder, tmp_path, monkeypa
         f"simulate_{name}_d20_seed0.nc",
         f"OverlapODE_{name}.nc",
     }
+
+
+def test_predict_takes_the_limit_of_the_rule(tmp_path):
+    erm = ll.Problem(
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Sign(flip=0.1),
+        loss=ll.SquareLoss(),
+        sample_ratio=2.0,
+        algorithm=ll.ERM(penalty=0.5),
+    )
+    (tmp_path / "ridge.toml").write_text(dumps(erm))
+    cases = {"perceptron": "StateEvolution", "phase-retrieval": "StateEvolution"}
+    cases |= {tmp_path / "ridge.toml": "ERMAsymptotics", "soft-committee": "OverlapODE"}
+    for spec, limit in cases.items():
+        words = ["--times", "0,0.1"] if limit == "OverlapODE" else []
+        result = run("predict", spec, *words, "--out", tmp_path / "a.nc", "--force")
+        assert result.exit_code == 0, result.output
+        assert f"limit: {limit} " in result.output
+        assert load(tmp_path / "a.nc").attrs["method"] == limit
+    assert commands._usual_limit(ll.Problem(teacher=ll.SparseTarget("z1 + z1*z2"))) == "DimensionFree"
+    named = run("predict", "perceptron", "--limit", "OverlapODE", "--out", tmp_path / "b.nc")
+    assert named.exit_code == 2 and "limit:" not in named.output  # asked for by name, so refused
+
+
+def test_an_infinite_value_is_printed(tmp_path):
+    """Noiseless |z| above its threshold: the free entropy is plus infinity, not missing."""
+    result = run("predict", "phase-retrieval", "--limit", "BayesOptimal", "--out", tmp_path / "a.nc")
+    assert result.exit_code == 0, result.output
+    line = next(line for line in result.output.splitlines() if "free_entropy" in line)
+    assert line.split()[1] == "inf" and "nan" not in result.output
 
 
 def test_settings_reach_the_limit(folder, tmp_path):

@@ -190,6 +190,34 @@ def test_even_channels_teach_a_linear_fit_nothing():
     assert ridge.m.item() == 0 and ridge.q.item() > 0
 
 
+@pytest.mark.parametrize("channel", [ll.SquaredModulus(0.3), ll.SquaredModulus(), ll.Modulus(0.1)], ids=str)
+def test_even_channels_and_a_bent_loss(channel):
+    """m = 0, and (q, V) solve their equations by another rule: y = |z| or z^2, omega and noise summed over a grid.
+
+    (The derivative of the square with noise was NaN.)
+    """
+    scale, noise = 0.7, float(channel.variance)
+    x, p = np.polynomial.legendre.leggauss(400)
+    z, dz = 4.75 * (x + 1), 9.5 * p * norm.pdf(4.75 * (x + 1))
+    y = z[:, None] ** 2 if isinstance(channel, ll.SquaredModulus) else z[:, None]
+    weight = dz[:, None] * 9.5 * p * norm.pdf(9.5 * x)
+    for alpha, penalty in ((2.0, 1.0), (0.5, 1e-4), (5.0, 1e3)):
+        found = LIMIT.solve(problem(PseudoHuberLoss(scale), channel, alpha=alpha, penalty=penalty))
+        q, V = found.q.item(), found.V.item()
+        s = y + np.sqrt(q + noise) * 9.5 * x
+        low, high = np.minimum(s, 0), np.maximum(s, 0)  # bisection: t + V l'(t) rises
+        for _ in range(70):
+            t = (low + high) / 2
+            above = t + V * t / np.sqrt(1 + (t / scale) ** 2) > s
+            low, high = np.where(above, low, t), np.where(above, t, high)
+        root = np.sqrt(1 + (t / scale) ** 2)
+        bend = np.sum(weight / (root**3 + V))
+        np.testing.assert_allclose(V, 1 / (penalty + alpha * bend), rtol=1e-8)
+        np.testing.assert_allclose(q, alpha * np.sum(weight * (t / root) ** 2) * V**2, rtol=1e-8)
+        np.testing.assert_allclose(found.train_loss, np.sum(weight * scale**2 * (root - 1)), rtol=1e-8)
+        assert found.m.item() == 0
+
+
 @pytest.mark.slow
 def test_even_channels_teach_a_classifier_nothing():
     door = at(problem(LogisticLoss(), ll.Door(width=0.67449)), [1.0])

@@ -263,3 +263,12 @@ def test_an_interrupted_save_keeps_the_old_file_and_leaves_no_other(tmp_path, mo
         save_figure(plot(ODE), path)
     assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
     assert path.read_bytes() == b"old"
+
+
+def test_coefficients_are_named_by_their_terms():
+    problem = ll.library.merged_staircase()
+    flow = ll.predict(problem, ll.DimensionFree(nodes=12), [0.0, 1.0, 2.0])
+    figure = ll.plot(flow)
+    assert [axes.get_ylabel() for axes in figure.axes] == ["risk", "fourier"]
+    words = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert len(words) == 8 and {"z1", "z1*z2", "z1*z2*z3"} <= set(words)

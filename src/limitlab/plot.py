@@ -148,6 +148,8 @@ def _choose(sources: list[Source], variables: Any) -> list[str]:
     merged = {"m"} if any("M" in s.data for s in sources) else set()
     still = set() if any(_moves(s.data) for s in sources) else {"a"}
     names = [name for name in PANELS if name in drawable - merged - still]
+    if "fourier" in names:  # what a network computes says more than its neurons
+        names = [name for name in names if name in ("risk", "fourier")]
     if not names:
         came = ", ".join(sorted(everything)) or "no variables"
         raise InputError(f"plot needs a variable over time, iteration or a swept number; the results have {came}.")
@@ -182,6 +184,8 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
     arrays = [(source, array) for source in sources if (array := _variable(source.data, name)) is not None]
     axis = str(_along(arrays[0][1]))
     note, values, named = "", [], {}
+    if "term" in arrays[0][1].dims:
+        arrays, note = _largest_terms(arrays)
     for source, array in arrays:
         curves = _curves(array)
         total, values = len(curves), [*values, *(curve.mean for curve in curves)]
@@ -190,6 +194,8 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
             note = f" ({DRAWN_CURVES} of {total} entries)"
         for number, curve in enumerate(curves):
             colour, word = _colour(name, curve.entry, number, total, source)
+            if "term" in array.dims and total > 1:
+                word = str(array["term"].values[curve.entry[0]])
             if word is not None:
                 named.setdefault(word, colour)
             draw = _draw_points if source.simulated else _draw_line
@@ -206,6 +212,28 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
     if named:
         handles = [_handle(color=colour, linewidth=2, label=word) for word, colour in named.items()]
         axes.legend(handles=handles, fontsize="small", frameon=False)
+
+
+def _largest_terms(arrays: "list[tuple[Source, xr.DataArray]]") -> "tuple[list[tuple[Source, xr.DataArray]], str]":
+    """The same terms of every result: those whose coefficient grows largest in any of them."""
+    shared = [term for term in arrays[0][1]["term"].values if all(term in array["term"].values for _, array in arrays)]
+    if not shared:
+        return arrays, ""
+    size = np.zeros(len(shared))
+    for _, array in arrays:
+        there = array.sel(term=shared)
+        rest = [dim for dim in there.dims if dim != "term"]
+        size = np.maximum(
+            size,
+            np.nan_to_num(
+                abs(there.mean("replica") if "replica" in rest else there)
+                .max([dim for dim in rest if dim != "replica"])
+                .values
+            ),
+        )
+    keep = [shared[i] for i in np.sort(np.argsort(-size, kind="stable")[:NAMED_CURVES])]
+    note = f" ({len(keep)} largest of {len(shared)})" if len(keep) < len(shared) else ""
+    return [(source, array.sel(term=keep)) for source, array in arrays], note
 
 
 def _colour(name: str, entry: tuple, number: int, total: int, source: Source) -> tuple[str, str | None]:

@@ -62,7 +62,7 @@ def root(
 
     \b
       limitlab list                                        what there is
-      limitlab run escape                                  a figure with a checked claim
+      limitlab run staircase                               a figure with a checked claim
       limitlab spec soft-committee > my.toml               a problem to edit
       limitlab simulate my.toml --d 500 --out sim.nc       at finite size
       limitlab predict my.toml --out ode.nc                in the limit

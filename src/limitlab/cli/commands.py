@@ -114,7 +114,13 @@ def simulate(
 
 def predict(
     spec: Spec,
-    limit: Annotated[str, typer.Option(help="Name of a limit; see limitlab limits SPEC.")] = "OverlapODE",
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of a limit; see limitlab limits SPEC. If left out: StateEvolution for GAMP, ERMAsymptotics for "
+            "ERM, DimensionFree for a sparse target, else OverlapODE."
+        ),
+    ] = None,
     times: Times = None,
     settings: Annotated[
         list[str] | None,
@@ -128,6 +134,7 @@ def predict(
 
     \b
       limitlab predict soft-committee
+      limitlab predict perceptron --limit BayesOptimal
       limitlab predict escaping-mediocrity --set d=1000 --set replicas=16
       limitlab predict my.toml --limit OverlapSDE --set d=200 --times 0.01:50:31:log
     """
@@ -135,7 +142,11 @@ def predict(
     from limitlab.macro.predict import predict
     from limitlab.spec import spec_hash
 
-    problem, chosen = problem_of(spec), limit_of(limit, settings or [])
+    problem = problem_of(spec)
+    if limit is None:
+        limit = _usual_limit(problem)
+        say(f"limit: {limit} (choose another with --limit; see limitlab limits {spec})")
+    chosen = limit_of(limit, settings or [])
     grid = None if times is None and not chosen.in_time else times_of(times or "0:10:51")
     path = place_of(out, f"{limit}_{spec_hash(problem)}.nc", force)
     with Bar(f"predict {spec}", progress):
@@ -234,7 +245,7 @@ def staircase(
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="A gallery entry; see limitlab list.")] = "escape",
+    name: Annotated[str, typer.Argument(help="A gallery entry; see limitlab list.")] = "staircase",
     out: Annotated[Path | None, typer.Option(help="Folder; default limitlab-runs/NAME.")] = None,
     progress: Wanted = None,
 ) -> None:
@@ -243,7 +254,7 @@ def run(
     Exit code 1 if the claim fails.
 
     \b
-      limitlab run escape
+      limitlab run staircase
       limitlab run plateau --out plateau
     """
     from limitlab.gallery import run_entry
@@ -268,6 +279,18 @@ COMMANDS = {
     "cite": cite,
     "staircase": staircase,
 }
+
+
+def _usual_limit(problem: Any) -> str:
+    """The limit that describes what the problem's own rule does."""
+    from limitlab.problems.algorithm import ERM, GAMP
+    from limitlab.problems.targets import SparseTarget
+
+    if isinstance(problem.algorithm, GAMP):
+        return "StateEvolution"
+    if isinstance(problem.algorithm, ERM):
+        return "ERMAsymptotics"
+    return "DimensionFree" if isinstance(problem.teacher, SparseTarget) else "OverlapODE"
 
 
 def _keep(result: Any, path: Path) -> None:

@@ -52,10 +52,12 @@ def show_table(title: str, heads: list[str], rows: list[list[str]]) -> None:
 
 
 def _mean(values: "xr.DataArray") -> list[str]:
-    """The mean over replicas and its standard error, as texts."""
+    """The mean over the replicas still finite and its standard error, as texts; one value is said as it is."""
     from limitlab.figures import average
 
     runs = np.atleast_1d(values.values)[:, None]
+    if len(runs) == 1:  # maybe infinite, which is an answer
+        return [f"{runs.item():.6g}", "-"]
     mean, error = average(runs)
     scatter = "-" if error is None or not np.isfinite(error[0]) else f"{error[0]:.2g}"
     return [f"{mean[0]:.6g}", scatter]

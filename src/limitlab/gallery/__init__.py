@@ -15,6 +15,9 @@ __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run_entry"]
 MODULES: dict[str, str] = {
     "staircase": "limitlab.gallery.staircase",
     "degenerate": "limitlab.gallery.degenerate",
+    "saddle": "limitlab.gallery.saddle",
+    "linear-vs-sgd": "limitlab.gallery.linear_vs_sgd",
+    "rates": "limitlab.gallery.rates",
     "escape": "limitlab.gallery.escape",
     "escape-wide": "limitlab.gallery.escape_wide",
     "second-layer": "limitlab.gallery.second_layer",

@@ -166,8 +166,9 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
 
 
 def _equal(sgd: _Fit, kernel: _Fit) -> float:
-    """Where the two power laws meet."""
-    return float((sgd.factor / kernel.factor) ** (1 / (kernel.slope - sgd.slope)))
+    """Where the two power laws meet: infinitely far off if the kernel's is not the steeper."""
+    steeper = kernel.slope - sgd.slope
+    return float(np.exp(np.log(sgd.factor / kernel.factor) / steeper)) if steeper > 0.01 else np.inf
 
 
 def figure(data: "dict[str, xr.Dataset]") -> "Figure":

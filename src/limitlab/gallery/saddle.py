@@ -4,7 +4,8 @@ r"""Leaps: a term that brings l >= 2 new variables at once holds SGD at a saddle
 
 In infinite dimension u stays at 0 and nothing is learned. At finite d a leap of two grows exponentially and leaves
 after :math:`\log d/(2|a\mu_2|)`; a leap of three needs a time like :math:`d^{1/2}`, and steps so small that their
-noise, which moves u^2 by eta t, stays below the 1/d of the start: :math:`n = t/\eta \sim d^2` samples.
+noise, which adds eta t to u^2 and d eta t to the norm of all other weights, stays below the start, 1/d and 1:
+:math:`n = t/\eta \sim d^2` samples.
 """
 
 import warnings
@@ -53,7 +54,7 @@ SHOWN_D = [10**2, 10**4, 10**6, 10**8]
 THREE_D = [25, 50, 100, 10**3, 10**4, 10**5]
 SGD_TWO, SGD_THREE = [30, 100, 300], [25, 50, 100]
 ASYMPTOTIC = 1000  # from here on corrections in 1/d are below 1 %
-RUNS_TWO, RUNS_THREE = 16, 8
+RUNS_TWO, RUNS_THREE = 16, 6
 NOISE = 0.02  # gamma/(p b) of the leap of two
 BATCH = 4
 SHARE = 0.1  # of its start that noise adds to u^2 before a leap of three is left
@@ -269,7 +270,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
 
     two, sgd, stairs = _mean(data["two"]), _mean(data["two_sgd"]), _mean(data["stairs"])
     middle.plot(two.d, two.time, color=palette[0], label=f"{TWO}, mean field at d")
-    guide = two.time[-1] + np.log(two.d / two.d[-1]) / (2 * MU_2)
+    guide = two.time[-1] + 0.3 + np.log(two.d / two.d[-1]) / (2 * MU_2)
     middle.plot(two.d, guide, ":", color="0.3", label="log(d)/(2μ$_2$) + constant")
     _points(middle, sgd, palette[0], f"SGD, p = {WIDTH}, {RUNS_TWO} runs")
     middle.plot(stairs.d, stairs.time, color=palette[1], label=f"{STAIRS} (no leap)")

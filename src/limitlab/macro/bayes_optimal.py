@@ -1,11 +1,13 @@
 r"""The best that anyone can do with n = alpha d samples of a generalised linear model."""
 
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from limitlab.errors import InputError
 from limitlab.macro.fixed_points import State, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.trees import traced
@@ -14,7 +16,7 @@ from limitlab.problems.problem import Problem
 from limitlab.problems.requirements import check_single_index
 from limitlab.results.schema import dataset
 
-__all__ = ["BayesOptimal", "label_errors"]
+__all__ = ["BayesOptimal", "label_errors", "positive_list"]
 
 
 @eqx.filter_jit
@@ -32,6 +34,19 @@ def label_errors(channel: AbstractChannel, m, V) -> tuple[np.ndarray, np.ndarray
     m, V = (np.atleast_1d(np.asarray(x, float)) for x in (m, V))
     mse, error = _errors(traced(channel), m, np.maximum(V, 1e-26))
     return np.asarray(mse), np.asarray(error)
+
+
+def positive_list(by: str, name: str, values: Any, strict: bool) -> np.ndarray:
+    """A one-dimensional array of finite numbers > 0 (>= 0 if not ``strict``), or `InputError`."""
+    try:
+        array = np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError):
+        raise InputError(f"{by}: {name} must be a list of numbers; got {values!r}.") from None
+    low = float(np.min(array, initial=math.inf))
+    if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)) or low < 0 or (strict and low == 0):
+        needed = "> 0" if strict else ">= 0"
+        raise InputError(f"{by}: {name} must be a non-empty list of finite numbers {needed}; got {values!r}.")
+    return array
 
 
 class BayesOptimal(AbstractLimit):
@@ -59,8 +74,9 @@ class BayesOptimal(AbstractLimit):
         ds = self.curve(problem, np.array([problem.sample_ratio], float))
         return ds.isel(sample_ratio=0, drop=True)
 
-    def curve(self, problem: Problem, alphas: np.ndarray):
+    def curve(self, problem: Problem, alphas: Any):
         """The same at many sample ratios in one go, along a dimension ``sample_ratio``."""
+        alphas = positive_list("BayesOptimal.curve", "alphas", alphas, strict=True)
         prior, channel = problem.teacher.prior, problem.channel  # type: ignore[attr-defined]
         states = bayes_states(curve(prior, channel), alphas)
         return self._dataset(problem, alphas, states)

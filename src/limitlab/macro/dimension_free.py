@@ -85,7 +85,7 @@ class DimensionFree(AbstractLimit):
         levels = tuple(level for level in levels if level <= 8) if self.corrected else levels
         levels = levels if self.nodes is None else (self.nodes // ORDER,)
         run, error = refined(path, levels, max(self.tolerance, 0.1 * COARSE) if self.corrected else self.tolerance)
-        warn_nodes(type(self).__name__, error, COARSE if self.corrected else WORRY)
+        warn_nodes(type(self).__name__, error, max(self.tolerance, COARSE if self.corrected else WORRY))
         return sparse_dataset(
             problem,
             times,

@@ -1,7 +1,6 @@
 """Convex empirical risk minimisation in the limit of many dimensions."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -9,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.errors import ConvergenceError, InputError, LimitUndefinedError
+from limitlab.errors import ConvergenceError, LimitUndefinedError
+from limitlab.macro.bayes_optimal import positive_list
 from limitlab.macro.erm_equations import TOLERANCE, solve_lanes
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.ridge import ridge_lanes
@@ -68,9 +68,9 @@ class ERMAsymptotics(AbstractLimit):
         The Dataset has the dimension ``sample_ratio`` and, if penalties are given, ``algorithm.penalty``. A point
         without a solution has NaN and a ``status`` that is not "ok".
         """
-        grids = {"sample_ratio": _positive("alphas", alphas, strict=True)}
+        grids = {"sample_ratio": positive_list("ERMAsymptotics.curve", "alphas", alphas, strict=True)}
         if penalties is not None:
-            grids["algorithm.penalty"] = _positive("penalties", penalties, strict=False)
+            grids["algorithm.penalty"] = positive_list("ERMAsymptotics.curve", "penalties", penalties, strict=False)
         check_erm("ERMAsymptotics", problem, ratio=False)
         shape = tuple(map(len, grids.values()))
         alpha, penalty = np.broadcast_arrays(
@@ -156,17 +156,3 @@ def _missing(problem: Problem, alpha: float, penalty: float, separable: Callable
         f"labels at sample_ratio = {alpha:g} are separable (threshold {threshold:.5g}): without penalty {many}. Use a "
         "penalty > 0, or MaxMargin() for the direction reached as the penalty goes to 0."
     )
-
-
-def _positive(name: str, values: Any, strict: bool) -> np.ndarray:
-    try:
-        array = np.atleast_1d(np.asarray(values, dtype=float))
-    except (TypeError, ValueError):
-        raise InputError(f"ERMAsymptotics.curve: {name} must be a list of numbers; got {values!r}.") from None
-    low = float(np.min(array, initial=math.inf))
-    if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)) or low < 0 or (strict and low == 0):
-        needed = "> 0" if strict else ">= 0"
-        raise InputError(
-            f"ERMAsymptotics.curve: {name} must be a non-empty list of finite numbers {needed}; got {values!r}."
-        )
-    return array

@@ -102,7 +102,7 @@ class MeanField(AbstractLimit):
         else:
             run, error = refined(drawn, (self.seed, self.seed + 1), np.inf)
             rule = "scrambled Sobol points"
-        warn_nodes(type(self).__name__, error)
+        warn_nodes(type(self).__name__, error, max(self.tolerance, 1e-4))
         return sparse_dataset(
             problem,
             times,

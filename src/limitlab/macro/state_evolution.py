@@ -29,6 +29,8 @@ INFORMED = 1 - 1e-9
 A_FLOOR = 1e-10
 PERFECT = 1e-12  # of V: recovery is perfect
 MAX_ITERATIONS = 5000
+STUCK = "m = 0 is a fixed point of an even channel; start='weak' leaves it where that is possible"
+STUCK_AT_RANDOM = ", d=1000 gives a random start the overlap that it has at that size"
 
 
 class Order(NamedTuple):
@@ -196,6 +198,8 @@ class StateEvolution(AbstractLimit):
         parts = traced(prior), traced(channel)
         path = evolve(*parts, jnp.asarray(alpha), start, count, matched)
         end, status, attrs = self._fixed(problem, start, matched, rho)
+        if channel.even and float(start.m) == 0:
+            attrs["note"] = STUCK + (STUCK_AT_RANDOM if isinstance(problem.start, RandomStart) else "")
         both = jax.tree.map(lambda a, b: jnp.append(a, b), path, end)
         if matched:  # V down to the floor that simulations have as well; the fixed point as it is
             seen = both.V.at[:-1].max(PERFECT * rho)
@@ -224,10 +228,8 @@ class StateEvolution(AbstractLimit):
         if matched:
             line = curve(prior, channel)
             state = _reached(line, alpha, float(start.m))
-            stuck = channel.even and float(start.m) == 0
-            words = "m = 0 is a fixed point of an even channel; start='weak' leaves it where that is possible"
             end = Order(*(jnp.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR))))
-            return end, "ok", {"note": words if stuck else None}
+            return end, "ok", {}
         end, count, change = _settle(traced(prior), traced(channel), jnp.asarray(alpha), start, 1e-10)
         done = float(change) <= 1e-10
         return end, "ok" if done else "not_converged", {"iterations": int(count), "change": float(change)}

@@ -1,6 +1,5 @@
 """Convex empirical risk minimisation at finite size."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -9,6 +8,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.micro.glm_data import check_glm, draw_glm, replica_key
+from limitlab.micro.march import check_memory
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
 from limitlab.problems.erm_requirements import check_erm
@@ -39,7 +39,8 @@ def run_erm(problem: Problem, d: int, replicas: int = 1, seed: int = 0, progress
 
     check_erm("simulate with ERM", problem, InputError)
     n = check_glm("simulate with ERM", problem, d)
-    needed = _check_memory(n, d)
+    needed = 8 * (COPIES * n * d + 3 * min(n, d) ** 2)  # replicas are fitted one after the other
+    check_memory(needed, f"It fits n = {n} samples in d = {d} dimensions. Use a smaller d or sample_ratio.")
     penalty = float(problem.algorithm.penalty)  # type: ignore[union-attr]
     loss: Any = problem.loss
     live = traced((problem.channel, loss))
@@ -102,15 +103,3 @@ def _errors_of(channel, loss, m, q, rho):
 
 def _errors(channel, loss, m, q, rho):
     return _errors_of(channel, loss, *(jnp.asarray(x, float) for x in (m, q, rho)))
-
-
-def _check_memory(n: int, d: int) -> int:
-    """Bytes that one fit needs; replicas are fitted one after the other."""
-    needed = 8 * (COPIES * n * d + 3 * min(n, d) ** 2)
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") if hasattr(os, "sysconf") else 2**62
-    if needed > 0.9 * have:
-        raise InputError(
-            f"simulate with ERM needs about {needed / 2**30:.1f} GiB for n = {n} samples in d = {d} dimensions; "
-            f"{have / 2**30:.1f} GiB are free. Use a smaller d or sample_ratio."
-        )
-    return needed

@@ -1,6 +1,5 @@
 """Message passing at finite size, run on data drawn from the problem itself."""
 
-import os
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -8,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.errors import InputError
 from limitlab.micro.gamp_starts import check_start, start_from
 from limitlab.micro.glm_data import check_glm, draw_glm, replica_key
+from limitlab.micro.march import check_memory
 from limitlab.micro.message_passing import Model, Run, begin, gather, march
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
@@ -26,6 +25,7 @@ __all__ = ["label_errors", "run_gamp"]
 DRAW_KEY, START_KEY = 0, 1
 BATCH = 4  # replicas per compiled call, and per report of progress
 BLOCK = 64  # points of a trajectory in one compiled call, whatever its length
+SANE = 4.0  # times rho (or what the start had): q + V of a posterior is rho, up to fluctuations
 WORKSPACE = 3  # copies of X that are alive at the peak: the matrix, and the random bits it is drawn from
 
 
@@ -38,13 +38,17 @@ def run_gamp(problem: Problem, d: int, replicas: int, seed: int, progress: Progr
     - ``generalisation_error`` on a new sample, averaged exactly over samples for the (m, q, V) reached: the
       probability of a wrong label if labels are binary, predicted by the sign of the mean label, else the mean
       squared error of the mean label; label noise counts as error;
-    - ``status`` of each replica, "ok" or "diverged" (numbers up to then, NaN after; ``end_time`` is the last iteration
-      with numbers). The trajectory is the result, so a run that has not converged within the asked iterations is
-      "ok"; the attributes ``change`` (the last relative change of a, one per replica) and ``converged`` (1 if that
-      is within the tolerance, or the weights are recovered) say how far it got.
+    - ``status`` of each replica, "ok" or "diverged" (numbers up to its last sound state, NaN after; ``end_time`` is
+      the last iteration with numbers). A run has diverged if its numbers are no longer finite, or if it ends with
+      q + V more than 4 times rho (or than at its start, if that was larger): the mean and variance of a posterior
+      have q + V = rho. A burst from which the iteration comes back is no divergence. The trajectory is the result, so
+      a run that has not converged within the asked iterations is "ok"; the attributes ``change`` (the last relative
+      change of a, one per replica) and ``converged`` (1 if that is within the tolerance, or the weights are
+      recovered) say how far it got.
 
     A channel that does not see the sign of z leaves the sign of a free: it is chosen once for each replica such
-    that the last m is positive, and applies to the whole trajectory.
+    that m is positive at the iteration where a is closest to the teacher up to a sign (largest |m|/sqrt(q)), and
+    applies to the whole trajectory.
     """
     (algorithm,) = problem.need("algorithm", by="simulate")
     assert isinstance(algorithm, GAMP)
@@ -52,7 +56,11 @@ def run_gamp(problem: Problem, d: int, replicas: int, seed: int, progress: Progr
     model = Model(problem.teacher.prior, problem.channel)  # type: ignore[attr-defined]
     check_start("simulate with GAMP", model, problem.start, teacher=True)
     needed = _bytes_needed(n, d, algorithm)
-    _check_memory(needed, n, d)
+    check_memory(
+        needed,
+        f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d or sample_ratio, "
+        'variances="scalar", or precision="float32".',
+    )
 
     live, start = traced(model), traced(problem.start)
     paths, ends = [], []
@@ -76,10 +84,14 @@ def run_gamp(problem: Problem, d: int, replicas: int, seed: int, progress: Progr
             progress(len(paths), replicas, f"GAMP, d = {d}, n = {n}")
 
     m, q, V, rho, mse, mirrored = np.moveaxis(np.stack(paths, axis=1), -1, 0)  # (iteration, replica) each
-    diverged = np.array([bool(end.diverged) for end in ends])
+    reached = [int(end.steps) if end.diverged else algorithm.iterations for end in ends]
+    last = _last_sound(q + V, np.maximum(rho, float(model.prior.second_moment)), reached)
+    gone = np.arange(len(m))[:, None] > last
+    m, q, V, mse, mirrored = (np.where(gone, np.nan, x) for x in (m, q, V, mse, mirrored))
+    diverged = last < algorithm.iterations
     if model.channel.even:
-        last = np.array([m[int(end.steps), r] for r, end in enumerate(ends)])
-        m, mse = np.where(last < 0, (-m, mirrored), (m, mse))
+        flip = _mirrored(m, q)
+        m, mse = np.where(flip, (-m, mirrored), (m, mse))
     change = np.array([float(end.change) for end in ends])
     run = ("iteration", "replica")
     errors = label_errors(problem.channel, m, q, V, rho)
@@ -92,10 +104,7 @@ def run_gamp(problem: Problem, d: int, replicas: int, seed: int, progress: Progr
             "mse": (run, mse),
             "generalisation_error": (run, errors),
             "status": ("replica", np.where(diverged, "diverged", "ok")),
-            "end_time": (
-                "replica",
-                np.where(diverged, [int(e.steps) for e in ends], algorithm.iterations).astype(float),
-            ),
+            "end_time": ("replica", last.astype(float)),
         },
         {"iteration": np.arange(algorithm.iterations + 1)},
         method="simulate (GAMP)",
@@ -105,10 +114,27 @@ def run_gamp(problem: Problem, d: int, replicas: int, seed: int, progress: Progr
             "n": int(n),
             "seed": int(seed),
             "change": change,
-            "converged": [int(end.converged(float(algorithm.tolerance))) for end in ends],
+            "converged": [
+                int(end.converged(float(algorithm.tolerance)) and not bad)
+                for end, bad in zip(ends, diverged, strict=True)
+            ],
             "bytes_needed": int(needed),
         },
     )
+
+
+def _last_sound(size: np.ndarray, rho: np.ndarray, reached: list[int]) -> np.ndarray:
+    """The last iteration to keep of each replica, from size = q + V (iteration, replica) and the last with numbers."""
+    sound = size <= SANE * np.maximum(rho[0], size[0])
+    last = [end if sound[end, r] else np.max(np.nonzero(sound[:end, r])[0]) for r, end in enumerate(reached)]
+    return np.array(last)
+
+
+def _mirrored(m: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """For each replica: is m negative where |m|/sqrt(q) is largest?"""
+    cosine = np.abs(m) / np.sqrt(np.maximum(q, 1e-300))
+    best = np.argmax(np.where(np.isfinite(cosine), cosine, -1.0), axis=0)
+    return m[best, np.arange(m.shape[1])] < 0
 
 
 @eqx.filter_jit
@@ -153,13 +179,3 @@ def _label_errors(channel, points):
 def _bytes_needed(n: int, d: int, algorithm: GAMP) -> int:
     entry = jnp.dtype(algorithm.precision).itemsize
     return (WORKSPACE + (algorithm.variances == "vector")) * n * d * entry
-
-
-def _check_memory(needed: int, n: int, d: int) -> None:
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
-    if needed > 0.8 * have:
-        raise InputError(
-            f"simulate with GAMP needs about {needed / 2**30:.1f} GiB for the {n} x {d} matrix of inputs and its "
-            f"workspace; this machine has {have / 2**30:.1f} GiB. Use a smaller d or sample_ratio, "
-            'variances="scalar", or precision="float32".'
-        )
