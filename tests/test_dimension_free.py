@@ -363,6 +363,38 @@ def test_mean_field_tends_to_dimension_free():
     assert 3.0 < gaps[0] / gaps[1] < 5.0  # falls like 1/d: 4
 
 
+def test_mean_field_refines_the_law_of_s_as_well():
+    """At t = 0, a = 1 and f is a mean over chi-square; node_error must not promise more than it holds."""
+    from scipy.stats import chi2
+
+    one = problem("z1 + z1*z2", law="ones", scale=2.0)
+    ds = ll.predict(one, ll.MeanField(d=12), [0.0, 1e-6])
+    q = (np.arange(20000) + 0.5) / 20000
+    s = jnp.asarray(2.0 * np.sqrt(chi2.ppf(q, 10) / 12))
+    g, w = np.polynomial.hermite_e.hermegauss(80)
+    field = 2.0 * np.sqrt(2 / 12) * g  # <u, z> has variance 2 scale^2/d at every z
+    rounded = smoother(ll.activation("shifted(tanh, 0.5)"), 8.0)
+    value = np.array([float(jnp.mean(rounded(jnp.full_like(s, m), s).value)) for m in field])
+    truth = value @ w / w.sum()
+    assert abs(float(ds.fourier.sel(term="1")[0]) - truth) < max(1e-5, 3 * ds.attrs["node_error"])
+
+
+def test_no_other_coordinates_at_all():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ll.AccuracyWarning)
+        ds = ll.predict(problem("z1 + z1*z2"), ll.MeanField(d=2), [0.5])
+    assert ds.status.item() == "ok" and np.all(np.isfinite(ds.fourier))
+
+
+def test_a_frozen_second_layer_does_not_decay():
+    rule = ll.OnlineSGD(learning_rate=2.0, second_layer_rate=0.0, weight_decay=0.5)
+    one = problem("z1 + z1*z2", rule=rule, width=10)
+    sim = ll.simulate(one, d=20, times=[0.0, 1.0], replicas=2)
+    np.testing.assert_array_equal(sim.a.values[0], sim.a.values[1])
+    flow = ll.predict(one, ll.DimensionFree(nodes=12), [0.5, 1.0])
+    np.testing.assert_array_equal(flow.a.values[0], flow.a.values[1])
+
+
 def test_pair_escapes_at_finite_dimension_as_linear_theory_says():
     times = np.linspace(0.5, 2.0, 4)
     d, mu2 = 10_000, None

@@ -466,3 +466,11 @@ def test_the_command_takes_a_leading_minus_and_shortens_long_tables():
     result = run("*".join(f"(1 + z{i})" for i in range(1, 9)))
     assert "215 more" in result.output
     assert run("4").exit_code == 0
+
+
+def test_terms_that_cancel_do_not_count_and_small_ones_do():
+    assert ll.staircase("0.1*z1 + 0.2*z1 - 0.3*z1 + 0.001*z1*z2").leap == 2
+    assert ll.staircase("(0.1 + 0.2 - 0.3)*z1 + z1*z2").leap == 2
+    assert set(ll.SparseTarget("z1 + 1e-15*z2").terms) == {1, 2}
+    with pytest.raises(ll.InputError, match="zero everywhere"):
+        ll.SparseTarget("0.1*z1 + 0.2*z1 - 0.3*z1")

@@ -67,7 +67,8 @@ def test_the_short_way_of_plain_sums_is_the_parser(terms):
         f"{'+' if i % 2 else '-'} {value!r} * {'*'.join(f'z{v}' for v in s) or '1'}"
         for i, (s, value) in enumerate(terms)
     )
-    assert target_text._plain_sum(text) == target_text._Parser(text).read()
+    both = (target_text._Parser(text).read(), target_text._Parser(text, absolute=True).read())
+    assert target_text._plain_sum(text) == both
 
 
 @pytest.mark.parametrize(

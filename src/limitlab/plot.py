@@ -1,5 +1,6 @@
 """plot: simulations and predictions of one problem in one figure."""
 
+import json
 from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -214,6 +215,15 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
         axes.legend(handles=handles, fontsize="small", frameon=False)
 
 
+def _target_terms(ds: "xr.Dataset") -> list[str]:
+    """The monomials of a result's sparse target."""
+    from limitlab.problems.targets import SparseTarget, term_name
+
+    text = json.loads(ds.attrs.get("problem", "{}")).get("teacher", {}).get("text")
+    target = None if text is None else SparseTarget(text)
+    return [] if target is None else [term_name(mask, target.variables) for mask in target.terms]
+
+
 def _largest_terms(arrays: "list[tuple[Source, xr.DataArray]]") -> "tuple[list[tuple[Source, xr.DataArray]], str]":
     """The same terms of every result: those whose coefficient grows largest in any of them."""
     shared = [term for term in arrays[0][1]["term"].values if all(term in array["term"].values for _, array in arrays)]
@@ -231,6 +241,7 @@ def _largest_terms(arrays: "list[tuple[Source, xr.DataArray]]") -> "tuple[list[t
                 .values
             ),
         )
+    size = size + 1e3 * np.isin(shared, _target_terms(arrays[0][0].data))  # what is to be learned comes first
     keep = [shared[i] for i in np.sort(np.argsort(-size, kind="stable")[:NAMED_CURVES])]
     note = f" ({len(keep)} largest of {len(shared)})" if len(keep) < len(shared) else ""
     return [(source, array.sel(term=keep)) for source, array in arrays], note

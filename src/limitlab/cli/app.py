@@ -3,6 +3,7 @@
 0 means done, 1 that a claim failed or a comparison disagrees, 2 bad input, 130 interrupted (Ctrl-C).
 """
 
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -16,12 +17,19 @@ __all__ = ["BAD_INPUT", "CLAIM_FAILED", "INTERRUPTED", "app", "main"]
 CLAIM_FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    """A warning in one line, without the place in the code that gave it."""
+    complain(f"warning: {message}")
+
+
 class Laboratory(TyperGroup):
     """Turns errors that limitlab raises on purpose into one clear message and an exit code, no traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except LimitlabError as error:
             complain(f"error: {error}")
             raise typer.Exit(BAD_INPUT) from error

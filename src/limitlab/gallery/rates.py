@@ -174,22 +174,23 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     fig, panels = new_figure(3, width=4.5, height=4.1)
     left, middle, right = panels
     _panel(left, DIMENSIONS, data["dimension"], palette[0], "mean field at d, p = ∞, η → 0", last=3)
-    _bound(left, DIMENSIONS, 2.2 * data["dimension"].distance.values[0], -0.5, "bound: d$^{-1/2}$")
+    _bound(left, DIMENSIONS, 2.2 * data["dimension"].distance.values[0], -0.5, "slope of the bound, d$^{-1/2}$")
     style_axes(left, x="input dimension d", y="distance from the dimension-free f")
     left.set_title("Dimension: better than the bound", fontsize="medium", loc="left")
     _panel(middle, UNITS, data["width"], palette[0], f"M random units, d = ∞, {DRAWS} draws")
     many = np.asarray(UNITS, float)
     first = 2.2 * data["width"].distance.values[0]
     root = np.sqrt(np.log(many) / many)
-    middle.plot(many, first * root / root[0], "k:", label="bound: (log M/M)$^{1/2}$")
+    middle.plot(many, first * root / root[0], "k:", label="slope of the bound, (log M/M)$^{1/2}$")
     style_axes(middle, x="width M", y="distance from the dimension-free f")
     middle.set_title("Width: as the bound", fontsize="medium", loc="left")
     _panel(right, STEPS, data["step"], palette[0], f"SGD pairs, η varies at d = {AT_D}")
     _panel(right, np.asarray(SGD_D) * ETA, data["step_dimension"], palette[1], f"SGD pairs, d varies at η = {ETA:g}")
     reach = [STEPS[0], SGD_D[-1] * ETA]
-    _bound(right, reach, 1.8 * data["step"].distance.values[0], 0.5, "bound: (dη)$^{1/2}$")
+    _bound(right, reach, 1.8 * data["step"].distance.values[0], 0.5, "slope of the bound, (dη)$^{1/2}$")
     style_axes(right, x="step noise d·η = γ/p", y="distance of two runs from one start")
     right.set_title("Steps: as the bound", fontsize="medium", loc="left")
+    right.set_ylim(0.5 * float(data["step"].distance.min()))  # room for the legend
     for axes in panels:
         axes.set(xscale="log", yscale="log")
         ticks = DIMENSIONS if axes is left else UNITS if axes is middle else STEPS
@@ -199,7 +200,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         ticks = [x for k in range(-4, 1) for x in (10.0**k, 2 * 10.0**k, 5 * 10.0**k) if lowest < x < highest]
         axes.set_yticks(ticks, [f"{x:g}" for x in ticks])
         axes.set_yticks([], minor=True)
-        axes.legend(fontsize="small", frameon=False, loc="upper left" if axes is right else "lower left")
+        axes.legend(fontsize="small", frameon=False, loc="lower right" if axes is right else "lower left")
     fig.suptitle(f"The three errors of the dimension-free flow, each alone (z1 + z1*z2, tanh(x + 0.5), t = {TIME:g})")
     return fig
 

@@ -306,5 +306,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=60,
+    seconds=75,
 )

@@ -12,6 +12,7 @@ from limitlab.macro.sparse_solve import Path, solve_path, sparse_dataset
 from limitlab.macro.start_nodes import ORDER, start_nodes
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.problems.problem import Problem
+from limitlab.problems.representable import warn_unreachable
 from limitlab.problems.requirements import check_sparse_target
 
 __all__ = ["DimensionFree", "refined", "step_noise", "warn_nodes"]
@@ -76,6 +77,8 @@ class DimensionFree(AbstractLimit):
         check_sparse_target(type(self).__name__, problem)
 
     def solve(self, problem: Problem, times: np.ndarray):
+        note = warn_unreachable(problem)
+
         def path(level: int) -> tuple[Path, bool]:
             nodes = start_nodes(problem, level)
             run = solve_path(problem, times, nodes, rtol=self.rtol, corrected=self.corrected)
@@ -92,7 +95,13 @@ class DimensionFree(AbstractLimit):
             run,
             method=type(self).__name__,
             reference=self.reference,
-            attrs={"node_error": error, "corrected": self.corrected, "rtol": self.rtol, **step_noise(problem)},
+            attrs={
+                "note": note,
+                "node_error": error,
+                "corrected": self.corrected,
+                "rtol": self.rtol,
+                **step_noise(problem),
+            },
         )
 
 

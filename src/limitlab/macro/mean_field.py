@@ -12,6 +12,7 @@ from limitlab.macro.sparse_solve import Path, solve_path, sparse_dataset
 from limitlab.macro.start_nodes import latent_nodes, second_layer_nodes
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.problems.problem import Problem
+from limitlab.problems.representable import warn_unreachable
 from limitlab.problems.requirements import check_sparse_target
 from limitlab.problems.targets import SparseTarget
 
@@ -19,7 +20,8 @@ __all__ = ["MeanField"]
 
 LEVELS = (1, 2, 4, 8)  # panels in a on either side of 0
 ORDERS = (5, 7, 9, 11)  # Gauss-Hermite nodes in each latent direction
-MOST = 2**14  # particles of a product rule; a larger one is replaced by Sobol points
+SOBOL = 2**14
+MOST = 3 * 2**13  # particles of a product rule; a larger one is replaced by Sobol points
 
 
 class MeanField(AbstractLimit):
@@ -41,7 +43,7 @@ class MeanField(AbstractLimit):
         The dimension, at least that of the latent space.
     particles
         None: a product of Gauss rules, refined until f changes by less than ``tolerance``, as long as it has at most
-        16384 nodes; else so many scrambled Sobol points (16384 if left out). ``node_error`` compares two rules.
+        24576 nodes; else so many scrambled Sobol points (16384 if left out). ``node_error`` compares two rules.
     tolerance, rtol
         As for `DimensionFree`.
     seed
@@ -83,6 +85,7 @@ class MeanField(AbstractLimit):
 
     def solve(self, problem: Problem, times: np.ndarray):
         assert self.d is not None
+        note = warn_unreachable(problem)
         P, d = problem.teacher.latent, int(self.d)  # type: ignore[attr-defined]
 
         def path(level: int) -> tuple[Path, bool]:
@@ -91,10 +94,12 @@ class MeanField(AbstractLimit):
             return self._path(problem, times, nodes), False
 
         def drawn(seed: int) -> tuple[Path, bool]:
-            nodes = latent_nodes(problem, d, 0, 0, self.particles or MOST, seed)
+            nodes = latent_nodes(problem, d, 0, 0, self.particles or SOBOL, seed)
             return self._path(problem, times, nodes), False
 
-        sizes = [3 * len(second_layer_nodes(problem, level)[0]) * o**P for level, o in zip(LEVELS, ORDERS, strict=True)]
+        sizes = [
+            (o - 2) * len(second_layer_nodes(problem, level)[0]) * o**P for level, o in zip(LEVELS, ORDERS, strict=True)
+        ]
         levels = tuple(level for level, size in zip(LEVELS, sizes, strict=True) if size <= MOST)
         if self.particles is None and len(levels) >= 2:
             run, error = refined(path, levels, self.tolerance)
@@ -110,6 +115,7 @@ class MeanField(AbstractLimit):
             method=type(self).__name__,
             reference=self.reference,
             attrs={
+                "note": note,
                 "d": d,
                 "node_error": error,
                 "nodes": rule,

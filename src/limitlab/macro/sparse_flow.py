@@ -28,6 +28,7 @@ from limitlab.problems.symmetry import fixed_projection
 from limitlab.problems.targets import SparseTarget
 
 __all__ = [
+    "NARROWEST",
     "Flow",
     "Particles",
     "drift",
@@ -42,7 +43,7 @@ __all__ = [
 
 # With kinks s can reach 0 in finite time, and the neuron then slides along its kink: Phi(m/s) takes whatever value
 # keeps it there. A floor under s keeps that value defined; it moves f by about its size, and costs steps of its size.
-NARROWEST = 1e-4
+NARROWEST = 5e-5
 NUMBERS = 2**22  # entries of an array (particles, points of the cube) that is held at once; larger ones go in chunks
 
 
@@ -128,7 +129,7 @@ def width(flow: Flow, r: jax.Array) -> jax.Array:
 
 def with_width(flow: Flow, s):
     """The coordinate r of given widths."""
-    return jnp.log(s) if flow.form == "log" else jnp.asarray(s)
+    return jnp.log(jnp.maximum(s, 1e-9)) if flow.form == "log" else jnp.asarray(s)  # s = 0 if there are no others
 
 
 def outputs(flow: Flow, x: Particles) -> jax.Array:

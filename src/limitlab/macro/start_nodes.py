@@ -67,8 +67,8 @@ def start_nodes(problem: Problem, level: int) -> Nodes:
 def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: int | None, seed: int) -> Nodes:
     r"""Dimension d: :math:`u \sim N(0, \kappa^2 I_P/d)`, :math:`s^2 = \kappa^2\chi^2_{d-P}/d`.
 
-    A product of Gauss rules (``order`` nodes in each latent direction, 3 in s), or ``particles`` scrambled Sobol points
-    in all coordinates, each with its mirror image in u.
+    A product of Gauss rules (``order`` nodes in each latent direction, ``order - 2`` in s), or ``particles`` scrambled
+    Sobol points in all coordinates, each with its mirror image in u.
     """
     target, start = problem.teacher, problem.start
     assert isinstance(target, SparseTarget) and isinstance(start, RandomStart)
@@ -78,7 +78,7 @@ def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: in
     a, weights, even, _ = second_layer_nodes(problem, level)
     x, w = np.polynomial.hermite_e.hermegauss(order)
     w = w / w.sum()
-    chi, chi_weights = _chi_square(d - P)
+    chi, chi_weights = _chi_square(d - P, order - 2)
     grids = np.meshgrid(np.arange(len(a)), np.arange(len(chi)), *[np.arange(order)] * P, indexing="ij")
     index = [grid.ravel() for grid in grids]
     total = weights[index[0]] * chi_weights[index[1]]
@@ -88,11 +88,11 @@ def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: in
     return _placed(a[index[0]], g, chi[index[1]], total, even, start, d)
 
 
-def _chi_square(freedom: int) -> tuple[np.ndarray, np.ndarray]:
-    """Three Gauss nodes of a chi-square law, from the recurrence of the Laguerre polynomials."""
+def _chi_square(freedom: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss nodes of a chi-square law, from the recurrence of the Laguerre polynomials."""
     if freedom == 0:
         return np.zeros(1), np.ones(1)
-    k, alpha = np.arange(3), freedom / 2 - 1
+    k, alpha = np.arange(count), freedom / 2 - 1
     off = np.sqrt(k[1:] * (k[1:] + alpha))
     x, vectors = np.linalg.eigh(np.diag(2 * k + 1 + alpha) + np.diag(off, 1) + np.diag(off, -1))
     return 2 * x, vectors[0] ** 2

@@ -149,7 +149,8 @@ def _plan(problem: Problem, clock: float) -> _Plan:
         if algorithm.penalty is None:
             return _Plan(first, switch, rule("second"))
         return _Plan(first, switch, None, float(algorithm.penalty), algorithm.ridge_samples)
-    return _Plan(rule("both" if student.second_layer == "trained" else "first"))
+    both = student.second_layer == "trained" and algorithm.second_layer_rate > 0  # type: ignore[union-attr]
+    return _Plan(rule("both" if both else "first"))
 
 
 class _Keys(NamedTuple):

@@ -77,9 +77,19 @@ def kernel_ridge(
         and replica; ``penalty`` by samples. Both are exact for the fit: no test set is drawn.
     """
     target = _check(problem, d, kernel)
+    replicas = check_integer("kernel_ridge", "replicas", replicas, low=1, remedy="Ask for at least one data set.")
+    seed = check_integer("kernel_ridge", "seed", seed, low=0, remedy="Seeds are whole numbers.")
+    if kernel is not None and not callable(kernel):
+        raise InputError(
+            f"kernel_ridge.kernel must be a NumPy function of x . x'; got {kernel!r}. Leave it out for none."
+        )
     penalties = None if penalty is None else np.asarray([_positive(penalty)])
     sizes = _sizes(samples)
-    check_memory(8 * 4 * int(sizes[-1]) ** 2, f"It holds matrices of n^2 entries, n = {sizes[-1]}. Use fewer samples.")
+    check_memory(
+        8 * 4 * int(sizes[-1]) ** 2,
+        f"It holds matrices of n^2 entries, n = {sizes[-1]}. Use fewer samples.",
+        "kernel_ridge",
+    )
     values = _kernel_values(problem, d, kernel)
     if penalties is None:
         penalties = values[0] * np.asarray(PENALTIES)
@@ -133,7 +143,8 @@ def activation_kernel(activation: Activation, scale: float, rho: np.ndarray) -> 
     kinks = linear_pieces(activation)
     edges = np.arange(-12.5, 12.75, 0.25)
     if kinks is not None:
-        edges = np.unique(np.concatenate([edges, np.clip(kinks[2] / scale, -12.5, 12.5)]))
+        places = np.concatenate([kinks[2], -kinks[2]]) / scale  # the mirrored ones are for rho = -1
+        edges = np.unique(np.concatenate([edges, np.clip(places, -12.5, 12.5)]))
     nodes, weights = leggauss(16)
     half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
     g = (middle[:, None] + half[:, None] * nodes).ravel()

@@ -74,10 +74,10 @@ def blank(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
     return np.where(gone.reshape(gone.shape + (1,) * (values.ndim - 2)), np.nan, values)
 
 
-def check_memory(needed: int, remedy: str) -> None:
+def check_memory(needed: int, remedy: str, by: str = "simulate") -> None:
     """Raise `InputError` if the machine has less memory than ``needed`` bytes."""
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
     if needed > 0.8 * have:
         raise InputError(
-            f"simulate needs about {needed / 2**30:.1f} GiB, this machine has {have / 2**30:.1f} GiB. {remedy}"
+            f"{by} needs about {needed / 2**30:.1f} GiB, this machine has {have / 2**30:.1f} GiB. {remedy}"
         )

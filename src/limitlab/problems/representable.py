@@ -77,5 +77,5 @@ def warn_unreachable(problem: Problem) -> str | None:
         f"A student with activation {student.activation!r} can never represent {names}: {reason}. Its risk stays at or "
         f"above {floor:.4g} plus noise. Use a shifted activation such as shifted(tanh, 0.5)."
     )
-    warnings.warn(words, RepresentationWarning, stacklevel=4)
+    warnings.warn(words, RepresentationWarning, stacklevel=2)
     return words

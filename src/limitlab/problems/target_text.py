@@ -19,6 +19,7 @@ MAX_DEPTH = 50  # of parentheses
 MAX_POWER = 64  # of a sum
 MAX_DIGITS = 9  # of any power
 MAX_WORK = 2**24  # pairs of terms in all products of a text
+ROUNDING = 1e-14  # of the sum of sizes: what is left where terms cancel
 SMALL_WORK = 4096  # pairs above which NumPy multiplies
 
 Polynomial = dict[int, float]  # bits of a set of variables -> coefficient
@@ -32,21 +33,24 @@ _KINDS = {1: "number", 2: "name", 3: ""}
 
 
 def parse(text: str) -> Polynomial:
-    """The coefficients by sets, those that cancel included; `InputError` points at what cannot be read."""
+    """The coefficients by sets, without those that cancel; `InputError` points at what cannot be read."""
     if len(text) > MAX_TEXT:
         raise InputError(
             f"SparseTarget.text has {len(text)} characters; at most {MAX_TEXT} are read. Leave out small terms."
         )
-    plain = _plain_sum(text)
-    terms = _Parser(text).read() if plain is None else plain
+    terms, sizes = _plain_sum(text) or (_Parser(text).read(), _Parser(text, absolute=True).read())
     if not all(map(math.isfinite, terms.values())):
         raise InputError("SparseTarget: a coefficient is not finite (it overflowed). Use smaller numbers.")
-    return terms
+    return {mask: value for mask, value in terms.items() if abs(value) > ROUNDING * sizes[mask]}
 
 
-def _plain_sum(text: str) -> Polynomial | None:
-    """A sum of monomials without parentheses and powers, several times faster; None for anything else."""
+def _plain_sum(text: str) -> tuple[Polynomial, Polynomial] | None:
+    """A sum of monomials without parentheses and powers, several times faster; None for anything else.
+
+    The second table adds up sizes instead of values: what is small against it is rounding.
+    """
     total: Polynomial = {}
+    sizes: Polynomial = {}
     at = 0
     while at < len(text):
         match = _MONOMIAL.match(text, at)
@@ -65,8 +69,9 @@ def _plain_sum(text: str) -> Polynomial | None:
         if math.isinf(value):
             return None  # the parser says where
         total[mask] = total.get(mask, 0.0) + value
+        sizes[mask] = sizes.get(mask, 0.0) + abs(value)
         at = match.end()
-    return total or None
+    return (total, sizes) if total else None
 
 
 class _Token(NamedTuple):
@@ -78,7 +83,8 @@ class _Token(NamedTuple):
 class _Parser:
     """sum := product (("+" | "-") product)*; product := factor ("*" factor)*; factor := "-" factor | atom ("^" n)?"""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, absolute: bool = False):
+        self.minus = 1.0 if absolute else -1.0  # absolute: what the coefficients would be without cancellation
         self.text, self.at, self.work, self.end = text, 0, 0, len(text.rstrip())
         self.now = self.next()
 
@@ -116,7 +122,7 @@ class _Parser:
     def sum(self, depth: int) -> Polynomial:
         total = dict(self.product(depth))
         while self.now.kind in ("+", "-"):
-            sign = 1.0 if self.take().kind == "+" else -1.0
+            sign = 1.0 if self.take().kind == "+" else self.minus
             for mask, value in self.product(depth).items():
                 total[mask] = total.get(mask, 0.0) + sign * value
         return total
@@ -148,7 +154,7 @@ class _Parser:
     def factor(self, depth: int) -> Polynomial:
         sign = 1.0
         while self.now.kind in ("+", "-"):
-            sign = -sign if self.take().kind == "-" else sign
+            sign = sign * self.minus if self.take().kind == "-" else sign
         base = self.atom(depth)
         if self.now.kind in ("^", "**"):
             base = self.power(base, self.take())

@@ -21,7 +21,7 @@ from limitlab.problems.target_text import MAX_VARIABLE, parse
 
 __all__ = ["MAX_VARIABLE", "SparseTarget", "term_name"]
 
-NEGLIGIBLE = 1e-14  # of the largest coefficient: what is left where terms cancel
+NEGLIGIBLE = 1e-14  # of the largest coefficient of a table: rounding of its transform
 _MONOMIAL = re.compile(r"1|z[0-9]+(\*z[0-9]+)*")
 
 
@@ -40,8 +40,6 @@ class _Expansion(NamedTuple):
 def _expand(text: str) -> _Expansion:
     terms = parse(text)
     masks, values = np.array(list(terms), np.int64), np.array(list(terms.values()))
-    keep = np.abs(values) > NEGLIGIBLE * np.max(np.abs(values))
-    masks, values = masks[keep], values[keep]
     if len(masks) == 0:
         raise InputError("SparseTarget is zero everywhere: nothing is left to learn. Check whether its terms cancel.")
     used = members(int(np.bitwise_or.reduce(masks)))
@@ -159,7 +157,7 @@ def _monomial(key) -> str:
 def _finite(value, name: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise InputError(
