@@ -122,7 +122,7 @@ def test_starts_choose_the_branch():
     assert float(best.free_entropy) == pytest.approx(-np.log(2))
     even = glm(ll.GaussianPrior(), ll.Modulus(), 0.8)
     stuck = ll.predict(even, ll.StateEvolution())
-    assert np.all(stuck.m == 0) and float(stuck.m_fixed) == 0
+    assert np.all(stuck.m == 0) and float(stuck.m_fixed) == 0 and "start='weak'" in stuck.attrs["note"]
     weak = ll.predict(even, ll.StateEvolution(start="weak", iterations=5))
     growth = weak.m.values[1:4] / weak.m.values[:3]
     np.testing.assert_allclose(growth, 0.8 / 0.5, rtol=1e-3)  # alpha/alpha_WR per iteration
@@ -240,8 +240,9 @@ def test_random_start_of_an_even_channel():
     problem = glm(ll.GaussianPrior(), ll.Modulus(), 2.0, start=ll.RandomStart(scale=0.3))
     limit = ll.predict(problem, ll.StateEvolution(iterations=5))
     assert np.all(np.abs(limit.m) < 1e-12)
+    assert "fixed point of an even channel" in limit.attrs["note"] and "d=1000" in limit.attrs["note"]
     path = ll.predict(problem, ll.StateEvolution(d=2000, iterations=60))
-    assert float(path.m[-1]) > 0.99
+    assert float(path.m[-1]) > 0.99 and "note" not in path.attrs
     assert float(path.m_fixed) == pytest.approx(1, abs=1e-6) and str(path.status.values) == "ok"
 
 
@@ -291,6 +292,10 @@ def test_refusals():
         ll.StateEvolution(start="cold")
     with pytest.raises(InputError, match=r"\[0, 1\]"):
         ll.StateEvolution(start=1.5)
+    for bad in ([0.0, -1.0, np.nan], [], [[1.0]], [np.inf], "many", None):
+        with pytest.raises(InputError, match=r"BayesOptimal.curve: alphas must be"):
+            ll.BayesOptimal().curve(good, bad)
+    assert ll.BayesOptimal().curve(good, [1, 2]).sizes == {"sample_ratio": 2}
     answers = ll.limits(good)
     assert answers["BayesOptimal"] == "applies" and "Committee" in answers["OverlapODE"]
 
@@ -313,3 +318,13 @@ def test_noise_on_real_labels_leaves_an_error_to_binary_weights():
         ds = ll.predict(glm(ll.RademacherPrior(), channel, 60.0), ll.BayesOptimal())
         assert float(ds.m_hat) == pytest.approx(60 * limit, rel=1e-6)
         assert 0 < float(ds.V) < 1e-13
+
+
+def test_binary_weights_under_noise_in_closed_form():
+    """V is nothing: f = alpha E log N(y; |z|, Delta) - log 2 (it was off by 3e-7 where V < 1e-20)."""
+    noise, alpha = 0.02, 20.0
+    exact = -alpha * np.log(2 * np.pi * np.e * noise) / 2 - np.log(2)
+    for channel in (ll.Modulus(noise), ll.GaussianNoise(noise)):
+        ds = ll.predict(glm(ll.RademacherPrior(), channel, alpha), ll.BayesOptimal())
+        assert float(ds.free_entropy) == pytest.approx(exact, abs=1e-9)
+        assert float(ds.m_hat) == pytest.approx(alpha / noise, rel=1e-9)

@@ -233,6 +233,14 @@ def test_custom_channels_reproduce_the_built_in_ones():
     assert abs(y.mean() - 1.0) < 4 * width / np.sqrt(4000)
 
 
+def test_custom_labels_that_surprise():
+    """A student far inside the walls who is told that z lies outside: the explanation is many deviations away."""
+    own = CustomBinary(lambda z: jnp.where(jnp.abs(z) > 0.6, 1.0, 0.0), kinks=(-0.6, 0.6), width=0.0, symmetric=True)
+    for m, q, V in ((0.593, 1.646, 0.086), (0.7455, 1.0346, 0.0023), (0.2256, 0.9356, 1e-4)):
+        got, known = (_of(_stein, channel, q, m / q, 1 - m**2 / q, V) for channel in (own, ll.Door(0.6)))
+        np.testing.assert_allclose(got, known, rtol=3e-6)
+
+
 def test_bad_channels_and_labels():
     with pytest.raises(InputError, match="normalised"):
         CustomChannel(lambda y, z: -(y**2), support=(-5.0, 5.0))

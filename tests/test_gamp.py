@@ -317,6 +317,35 @@ def test_divergence_is_a_status_with_the_numbers_up_to_then():
     assert run.attrs["converged"] == [0, 0]
 
 
+def test_a_run_that_ends_in_a_burst_has_diverged_and_keeps_its_sign():
+    """|z| at d = 200: a run at m = 1 blew up in its last iteration, which also decided its sign; its status was ok."""
+    rule = ll.GAMP(iterations=30)
+    p = ll.Problem(
+        teacher=ll.SingleIndex(G), channel=ll.Modulus(), sample_ratio=1.5, start=ll.InformedStart(0.1), algorithm=rule
+    )
+    run = run_gamp(p, 200, 16, 0, None)
+    m, q, V, mse = (run[name].values for name in ("m", "q", "V", "mse"))
+    bad, end = run["status"].values == "diverged", run["end_time"].values.astype(int)
+    assert np.any(bad) and np.all(end[bad] < 30) and np.all(end[~bad] == 30)
+    size = (q + V)[end, np.arange(16)]
+    assert np.all(size < gamp.SANE * 1.3)  # kept states are sound, 1.3 being room for the teacher's own |w|^2/d
+    for r in range(16):
+        assert np.all(np.isfinite(m[: end[r] + 1, r])) and np.all(np.isnan(mse[end[r] + 1 :, r]))
+        cosine = m[: end[r] + 1, r] / np.sqrt(q[: end[r] + 1, r])
+        assert cosine[np.argmax(np.abs(cosine))] > 0
+    assert not np.any(np.asarray(run.attrs["converged"])[bad])
+
+
+def test_where_a_run_ends_and_which_sign_it_has():
+    size = np.array([[1.0, 1.0, 9.0], [2.0, 5.0, 20.0], [70.0, 1.2, 35.0], [66.0, 1.1, 30.0]])
+    # a burst to the end; a burst that is over; a start far off, from which 30 is no burst
+    assert gamp._last_sound(size, np.ones((4, 3)), [3, 3, 3]).tolist() == [1, 3, 3]
+    assert gamp._last_sound(size, np.ones((4, 3)), [2, 1, 3]).tolist() == [1, 0, 3]
+    m = np.array([[0.1, 0.0], [-0.9, 0.3], [1.0, np.nan]])
+    q = np.array([[1.0, 0.0], [1.0, 0.5], [60.0, np.nan]])
+    assert gamp._mirrored(m, q).tolist() == [True, False]
+
+
 def test_a_diverging_run_keeps_its_last_finite_state():
     data, model = drawn(ll.GaussianPrior(), ll.Sign(), 300, 100)
     arrays = gather(data.X + 0.1, data.y, "vector")  # a mean: the sharpest way to break message passing

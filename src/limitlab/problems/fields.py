@@ -92,7 +92,7 @@ def fields(
         return _residuals(channel, loss, p, V)
     centres, width = loss.features(V)
     fine = jnp.square(width) if len(centres) and not loss.sharp else p.V0
-    law = channel.law(p.q, p.slope, p.V0, jnp.minimum(fine, p.V0))
+    law = channel.plain_law(p.q, p.slope, p.V0, jnp.minimum(fine, p.V0))
     return Fields(law.y, law.w, channel.output(law.y, p.slope * law.w, p.V0).g, law.weight)
 
 
@@ -128,7 +128,7 @@ def _residuals(channel: GaussianNoise, loss, p: Predictor, V) -> Fields:
 
 
 def _blind(channel, loss, p: Predictor, V) -> Fields:
-    r"""Where omega ~ N(0, q) does not depend on y = phi(z) + noise, y - omega is a label with q more noise, and f0 = 0."""
+    """omega ~ N(0, q) is independent of y = phi(z) + noise: y - omega is a label with q more noise, and f0 = 0."""
     noise = channel.variance + jnp.square(p.sigma)
     sd, top = jnp.sqrt(noise), REACH * jnp.sqrt(p.rho)
     top = (jnp.square(top) if isinstance(channel, SquaredModulus) else top) + REACH * sd

@@ -122,7 +122,11 @@ class AbstractChannel(eqx.Module):
         """Nodes for (omega, y), fine enough for functions that vary as the posterior of variance V does."""
 
     def even_law(self, q: jax.Array, slope: jax.Array, V0: jax.Array, V: jax.Array) -> Law:
-        """Like `law`, but of an even channel only for functions of (y, \|omega\|): half the nodes may do."""
+        r"""Like `law`, but of an even channel only for functions of (y, \|omega\|): half the nodes may do."""
+        return self.law(q, slope, V0, V)
+
+    def plain_law(self, q: jax.Array, slope: jax.Array, V0: jax.Array, V: jax.Array) -> Law:
+        """Like `law`, but for functions of y and omega that do not change where a Bayesian changes its mind."""
         return self.law(q, slope, V0, V)
 
     @abstractmethod

@@ -25,6 +25,9 @@ from limitlab.problems.channels.base import (
 __all__ = ["CustomBinary", "CustomChannel", "output_by_quadrature"]
 
 
+NEVER = -1e30  # the logarithm of a probability 0
+
+
 def output_by_quadrature(log_density, y, w, V, kinks, width) -> Output:
     r"""log Z, g and dg of any P(y|z) by Gauss-Legendre panels around omega and around its kinks.
 
@@ -40,10 +43,10 @@ def output_by_quadrature(log_density, y, w, V, kinks, width) -> Output:
     def one(y, w, V):
         root = jnp.sqrt(V)
         edges = [graded_edges(0.0, 1.0, REACH, 6)]
-        for kink in kinks:
-            place = jnp.clip((kink - w) / root, -REACH, REACH)
-            edges.append(graded_edges(place, jnp.clip(width / root, 1e-8, 1.0), 2 * REACH, 8))
-        x, dx = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH), 8)
+        for kink in kinks:  # also one far away, which a surprising label may ask for: what lies behind it falls like
+            place = (kink - w) / root  # exp(-|place| x)
+            edges.append(graded_edges(place, jnp.clip(width / root, 1e-8, 1 / (1 + jnp.abs(place))), 2 * REACH, 8))
+        x, dx = panel_nodes(jnp.concatenate(edges), 8)
         log_p = log_density(y, w + root * x) - jnp.square(x) / 2
         top = jnp.max(log_p)
         p = dx * jnp.exp(log_p - top)
@@ -100,7 +103,8 @@ class CustomBinary(BinaryChannel):
     def output(self, y, w, V):
         def log_p(y, z):
             p = self.probability(z)
-            return jnp.log(jnp.maximum(jnp.where(y > 0, p, 1 - p), 1e-300))
+            p = jnp.where(y > 0, p, 1 - p)
+            return jnp.where(p > 0, jnp.log(jnp.maximum(p, 1e-300)), NEVER)
 
         return output_by_quadrature(log_p, y, w, V, self.kinks, self.width)
 
@@ -109,6 +113,10 @@ class CustomBinary(BinaryChannel):
 
     def features(self, V):
         return self.kinks, jnp.sqrt(V + self.width**2)
+
+    def switches(self, V):
+        pairs = zip(self.kinks[:-1], self.kinks[1:], strict=True) if len(self.kinks) > 1 else ()
+        return tuple(((a + b) / 2, (V + self.width**2) / max(b - a, 1e-12)) for a, b in pairs)
 
 
 class CustomChannel(AbstractChannel):

@@ -39,7 +39,7 @@ class Door(BinaryChannel):
         # phi(a)/Z and phi(b)/Z inside, each as one exponential: Z may be tiny
         at_a, at_b = (jnp.exp(-jnp.square(t) / 2 - HALF_LOG_2PI - log_z) for t in (a, b))
         g = jnp.where(y > 0, beyond.g, (at_b - at_a) / root)
-        # far outside the walls both terms of the plain form are a^2: there the near wall alone, then what the other adds
+        # far outside both terms of the plain form are a^2: there the near wall alone, then what the other adds
         keep, h = -jnp.expm1(log_share), mills(a)
         near_wall = (truncated_variance(a) - 1) / keep - jnp.exp(log_share) * jnp.square(h / keep)
         far = near_wall + at_b * (b + 2 * at_a - at_b)

@@ -77,7 +77,7 @@ def positive_half(q, slope, V0, V, noise, switch=None):
         tau = jnp.sqrt(V0 * noise / T)
         student_tau = jnp.sqrt(V * noise / (V + noise))
         scale = jnp.clip(jnp.minimum(jnp.minimum(tau, student_tau), fine) / root, 1e-14, 1.0)
-        x, dx = panel_nodes(jnp.concatenate([graded_edges(0.0, scale, REACH), graded_edges(0.0, 1.0, REACH, 6)]))
+        x, dx = panel_nodes(jnp.concatenate([graded_edges(0.0, scale, REACH), graded_edges(0.0, 1.0, REACH, 4)]))
         weight = dx * jnp.exp(-jnp.square(x) / 2 + log_ndtr(root * x / tau)) / jnp.sqrt(2 * jnp.pi)
     x = x[:, None]
     if switch is None:
@@ -145,10 +145,17 @@ class Modulus(AbstractChannel):
         y, w, weight = positive_half(q, slope, V0, V, self.variance, (0.0, V + self.variance))
         return Law(y, w, 2 * weight)
 
+    def plain_law(self, q, slope, V0, V):
+        return self._plain(q, slope, V0, V).unfolded()
+
     def bayes(self, m, V):
-        y, w, weight = positive_half(m, jnp.ones_like(m), V, V, self.variance)
-        out = self.output(y, w, V)
-        return Information(2 * jnp.sum(weight * jnp.square(out.g)), 2 * jnp.sum(weight * out.log_z))
+        law = self._plain(m, jnp.ones_like(m), V, V)
+        out = self.output(law.y, law.w, V)
+        return Information(law.mean(jnp.square(out.g)), law.mean(out.log_z))
+
+    def _plain(self, q, slope, V0, V):
+        y, w, weight = positive_half(q, slope, V0, V, self.variance)
+        return Law(y, w, 2 * weight)
 
     def label_mse(self, m, V):
         rho = m + V

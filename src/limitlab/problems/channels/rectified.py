@@ -7,7 +7,15 @@ import jax.numpy as jnp
 
 from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
 from limitlab.numerics.panels import REACH, graded_edges, normal_nodes, panel_nodes
-from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
+from limitlab.problems.channels.base import (
+    AbstractChannel,
+    Information,
+    Law,
+    Output,
+    check_variance,
+    is_zero,
+    weight_floor,
+)
 from limitlab.problems.channels.modulus import check_nonnegative, output_of_halves, positive_half, positive_lobe
 
 __all__ = ["Rectified"]
@@ -52,12 +60,21 @@ class Rectified(AbstractChannel):
         return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * jnp.exp(-jnp.square(s) / 2 - HALF_LOG_2PI)
 
     def law(self, q, slope, V0, V):
-        switch = None
-        if not is_zero(
-            self.variance
-        ):  # z < 0 and z > 0 are equally likely to the student at omega = y - y sqrt(T/noise)
-            ratio = jnp.sqrt(1 + V / self.variance)
-            switch = ratio - 1, self.variance * ratio
+        if is_zero(self.variance):
+            return self.plain_law(q, slope, V0, V)
+        # z < 0 and z > 0 are equally likely to the student at omega = y - y sqrt(T/noise)
+        ratio = jnp.sqrt(1 + V / self.variance)
+        return self._law(q, slope, V0, V, (ratio - 1, self.variance * ratio))
+
+    def plain_law(self, q, slope, V0, V):
+        return self._law(q, slope, V0, V, None)
+
+    def bayes(self, m, V):
+        law = self.plain_law(m, jnp.ones_like(m), V, V)
+        out = self.output(law.y, law.w, V)
+        return Information(law.mean(jnp.square(out.g)), law.mean(out.log_z))
+
+    def _law(self, q, slope, V0, V, switch):
         lit = Law(*(x.ravel() for x in positive_half(q, slope, V0, V, self.variance, switch)))
         sd = weight_floor(q)
         edges = [graded_edges(0.0, 1.0, REACH)]

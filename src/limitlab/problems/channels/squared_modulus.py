@@ -92,6 +92,13 @@ class SquaredModulus(AbstractChannel):
         y, w, weight, _ = self._positive(q, slope, V0, V)
         return Law(y, w, 2 * weight)
 
+    def plain_law(self, q, slope, V0, V):
+        if is_zero(self.variance):
+            law = Modulus().plain_law(q, slope, V0, V)
+            return Law(jnp.square(law.y), law.w, law.weight)
+        y, w, weight, _ = self._positive(q, slope, V0)
+        return Law(y, w, 2 * weight).unfolded()
+
     def bayes(self, m, V):
         if is_zero(self.variance):  # y = |z|^2: the Jacobian adds -E log(2|z|), z ~ N(0, rho)
             info = Modulus().bayes(m, V)
