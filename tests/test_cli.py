@@ -200,7 +200,7 @@ def test_version_and_help():
         result = run(*words, "--help")
         assert result.exit_code == 0
         assert f"limitlab {' '.join(words)}".strip() in result.output
-    assert "[default: escape]" in run("run", "--help").output
+    assert "[default: staircase]" in run("run", "--help").output
 
 
 # --- gallery -----------------------------------------------------------------------------------------------
