@@ -1,5 +1,7 @@
 """Channels: every number follows from one integral, so identities tie them together; then brute force."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -260,3 +262,19 @@ def test_bad_channels_and_labels():
     for bad in (lambda: ll.Modulus(-1.0), lambda: ll.Door(0.0), lambda: ll.Sign(0.0, 0.5), lambda: ll.Sign(np.nan)):
         with pytest.raises(InputError):
             bad()
+
+
+def test_a_density_too_narrow_for_the_rule_is_warned_about():
+    def noisy_modulus(width):
+        return ll.CustomChannel(
+            lambda y, z: -((y - jnp.abs(z)) ** 2) / (2 * width**2) - 0.5 * jnp.log(2 * jnp.pi * width**2),
+            support=(-4.0, 14.0),
+            label_width=0.05,
+            symmetric=True,
+        )
+
+    with pytest.warns(ll.AccuracyWarning, match="narrower in z"):
+        noisy_modulus(0.03)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        noisy_modulus(0.5)

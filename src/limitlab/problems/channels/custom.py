@@ -1,5 +1,6 @@
 """A user's own law of labels, by quadrature."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.errors import InputError
+from limitlab.errors import AccuracyWarning, InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.normal import HALF_LOG_2PI
 from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
@@ -28,7 +29,7 @@ __all__ = ["CustomBinary", "CustomChannel", "output_by_quadrature"]
 NEVER = -1e30  # the logarithm of a probability 0
 
 
-def output_by_quadrature(log_density, y, w, V, kinks, width) -> Output:
+def output_by_quadrature(log_density, y, w, V, kinks, width, order: int = 8) -> Output:
     r"""log Z, g and dg of any P(y|z) by Gauss-Legendre panels around omega and around its kinks.
 
     Parameters
@@ -46,7 +47,7 @@ def output_by_quadrature(log_density, y, w, V, kinks, width) -> Output:
         for kink in kinks:  # also one far away, which a surprising label may ask for: what lies behind it falls like
             place = (kink - w) / root  # exp(-|place| x)
             edges.append(graded_edges(place, jnp.clip(width / root, 1e-8, 1 / (1 + jnp.abs(place))), 2 * REACH, 8))
-        x, dx = panel_nodes(jnp.concatenate(edges), 8)
+        x, dx = panel_nodes(jnp.concatenate(edges), order)
         log_p = log_density(y, w + root * x) - jnp.square(x) / 2
         top = jnp.max(log_p)
         p = dx * jnp.exp(log_p - top)
@@ -162,6 +163,24 @@ class CustomChannel(AbstractChannel):
                     f"CustomChannel.log_density must be normalised: its integral over y in {self.support} at z = {z:g} "
                     f"is {mass:.8g}, not 1. Widen support, lower label_width, or divide by the integral."
                 )
+
+        self._check_resolution()
+
+    def _check_resolution(self):
+        """Warn if P(y|z) is too narrow in z for the inner rule: twice its nodes must give the same."""
+        y, _ = self._labels()
+        z = jnp.asarray([-1.3, -0.4, 0.7, 1.9])
+        likely = y[jnp.argmax(jax.vmap(lambda z: self.log_density(y, z))(z), axis=1)]
+        arguments = (self.log_density, likely, jnp.full(4, 0.2), jnp.ones(4), self.kinks, self.width)
+        plain, fine = (output_by_quadrature(*arguments, order=order) for order in (8, 24))
+        gap = float(jnp.max(jnp.abs(plain.g - fine.g) / (1 + jnp.abs(fine.g))))
+        if not gap < 1e-5:
+            warnings.warn(
+                f"CustomChannel: log_density is narrower in z than the rule can resolve (error {gap:.0e} of a mean). "
+                "Results have no more digits than that. Add kinks and a width where it is narrow, or use more noise.",
+                AccuracyWarning,
+                stacklevel=3,
+            )
 
     def _labels(self):
         low, high = self.support
