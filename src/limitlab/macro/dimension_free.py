@@ -15,7 +15,7 @@ from limitlab.problems.problem import Problem
 from limitlab.problems.representable import warn_unreachable
 from limitlab.problems.requirements import check_sparse_target
 
-__all__ = ["DimensionFree", "refined", "step_noise", "warn_nodes"]
+__all__ = ["DimensionFree", "refined", "warn_nodes"]
 
 LEVELS = (1, 2, 4, 8, 16, 32)  # panels of the rule in a, on either side of 0
 FINE = 1e-5  # tolerances below start with four panels
@@ -89,26 +89,8 @@ class DimensionFree(AbstractLimit):
         levels = levels if self.nodes is None else (self.nodes // ORDER,)
         run, error = refined(path, levels, max(self.tolerance, 0.1 * COARSE) if self.corrected else self.tolerance)
         warn_nodes(type(self).__name__, error, max(self.tolerance, COARSE if self.corrected else WORRY))
-        return sparse_dataset(
-            problem,
-            times,
-            run,
-            method=type(self).__name__,
-            reference=self.reference,
-            attrs={
-                "note": note,
-                "node_error": error,
-                "corrected": self.corrected,
-                "rtol": self.rtol,
-                **step_noise(problem),
-            },
-        )
-
-
-def step_noise(problem: Problem) -> dict[str, float]:
-    """gamma/(p b), to first order in which finite steps differ from the flow."""
-    rule, student = problem.algorithm, problem.student
-    return {"step_noise": float(rule.learning_rate) / (student.width * rule.batch_size)}  # type: ignore[union-attr]
+        attrs = {"note": note, "node_error": error, "corrected": self.corrected}
+        return sparse_dataset(self, problem, times, run, attrs)
 
 
 def refined(path, levels: tuple[int, ...], tolerance: float) -> tuple[Path, float | None]:

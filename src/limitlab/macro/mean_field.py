@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from limitlab.errors import LimitUndefinedError
-from limitlab.macro.dimension_free import refined, step_noise, warn_nodes
+from limitlab.macro.dimension_free import refined, warn_nodes
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.sparse_solve import Path, solve_path, sparse_dataset
 from limitlab.macro.start_nodes import latent_nodes, second_layer_nodes
@@ -80,7 +80,8 @@ class MeanField(AbstractLimit):
             )
         if self.d < problem.teacher.latent:
             raise LimitUndefinedError(
-                f"{name} needs d at least the number of latent variables, {problem.teacher.latent}; got d={self.d}."
+                f"{name} needs d at least the number of latent variables, {problem.teacher.latent}; got d={self.d}. "
+                "Use a larger d."
             )
 
     def solve(self, problem: Problem, times: np.ndarray):
@@ -105,25 +106,11 @@ class MeanField(AbstractLimit):
             run, error = refined(path, levels, self.tolerance)
             rule = "product of Gauss rules"
         else:
-            run, error = refined(drawn, (self.seed, self.seed + 1), np.inf)
+            run, error = refined(drawn, (self.seed + 1, self.seed), np.inf)  # the last one is kept
             rule = "scrambled Sobol points"
         warn_nodes(type(self).__name__, error, max(self.tolerance, 1e-4))
-        return sparse_dataset(
-            problem,
-            times,
-            run,
-            method=type(self).__name__,
-            reference=self.reference,
-            attrs={
-                "note": note,
-                "d": d,
-                "node_error": error,
-                "nodes": rule,
-                "rtol": self.rtol,
-                "seed": self.seed,
-                **step_noise(problem),
-            },
-        )
+        attrs = {"note": note, "d": d, "node_error": error, "nodes": rule, "seed": self.seed}
+        return sparse_dataset(self, problem, times, run, attrs)
 
     def _path(self, problem: Problem, times: np.ndarray, nodes) -> Path:
         return solve_path(problem, times, nodes, rtol=self.rtol, symmetric=False)

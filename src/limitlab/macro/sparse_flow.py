@@ -33,7 +33,6 @@ __all__ = [
     "Particles",
     "drift",
     "error_of",
-    "fourier",
     "make_flow",
     "network",
     "outputs",
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 # With kinks s can reach 0 in finite time, and the neuron then slides along its kink: Phi(m/s) takes whatever value
-# keeps it there. A floor under s keeps that value defined; it moves f by about its size, and costs steps of its size.
+# keeps it there. A floor under s keeps that value defined; it moves f by a tenth of its size, and costs small steps.
 NARROWEST = 5e-5
 NUMBERS = 2**22  # entries of an array (particles, points of the cube) that is held at once; larger ones go in chunks
 
@@ -153,11 +152,6 @@ def _in_chunks(function, points: jax.Array, n: int) -> jax.Array:
         return function(points)
     chunk = 2 ** int(np.log2(chunk))
     return jax.lax.map(function, points.reshape(size // chunk, chunk, -1)).reshape(size)
-
-
-def fourier(flow: Flow, x: Particles) -> jax.Array:
-    """All Fourier coefficients of f."""
-    return walsh(outputs(flow, x))
 
 
 def error_of(flow: Flow, f: jax.Array) -> jax.Array:

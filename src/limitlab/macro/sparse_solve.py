@@ -1,7 +1,7 @@
 """From the nodes of a start to a result: the flow in time, the second phase of layer-wise training, the Dataset."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -140,9 +140,9 @@ def _second_phase(problem: Problem, times: np.ndarray, first: Path, flow) -> Pat
     return first._replace(a=a, u=u, s=s, f=f, end_time=float(times[-1]))
 
 
-def sparse_dataset(problem: Problem, times: np.ndarray, path: Path, *, method: str, reference: str, attrs: dict):
-    """The result in the schema."""
-    target: Any = problem.teacher
+def sparse_dataset(limit: Any, problem: Problem, times: np.ndarray, path: Path, attrs: dict):
+    """The result of a limit in the schema; ``step_noise`` is gamma/(p b), by which finite steps differ from it."""
+    target, rule = problem.teacher, cast(Any, problem.algorithm)
     assert isinstance(target, SparseTarget)
     if linear_pieces(problem.student.activation) is not None and np.nanmin(path.s) <= NARROWEST:  # type: ignore[union-attr]
         attrs = {**attrs, "kink_error": NARROWEST}  # a neuron slides along its kink: f moves by about a tenth of this
@@ -162,7 +162,12 @@ def sparse_dataset(problem: Problem, times: np.ndarray, path: Path, *, method: s
             "end_time": ((), path.end_time),
         },
         {"time": times, "term": target.term_names, "latent": [f"z{i}" for i in target.variables]},
-        method=method,
-        reference=reference,
-        attrs={"steps": path.steps, **attrs},
+        method=type(limit).__name__,
+        reference=limit.reference,
+        attrs={
+            "steps": path.steps,
+            "rtol": limit.rtol,
+            "step_noise": float(rule.learning_rate) / (problem.student.width * rule.batch_size),  # type: ignore[union-attr]
+            **attrs,
+        },
     )

@@ -12,7 +12,6 @@ __all__ = ["Nodes", "latent_nodes", "second_layer_nodes", "start_nodes"]
 
 ORDER = 12  # Gauss nodes of a panel
 FARTHEST = 8.5  # of a Gaussian second layer
-SOBOL_FROM = 60_000  # particles of a product rule that are too many
 
 
 class Nodes(NamedTuple):

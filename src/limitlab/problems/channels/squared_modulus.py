@@ -65,9 +65,7 @@ class SquaredModulus(AbstractChannel):
         bend = 1 / V + (6 * jnp.square(peak) - 2 * y) / self.variance
         width = 1 / jnp.sqrt(jnp.maximum(bend, 0.0) + 1 / jnp.sqrt(self.variance))
         low, high = jnp.maximum(peak - 12 * width, 0.0), peak + 12 * width
-        low, high = jax.lax.stop_gradient(
-            (low, high)
-        )  # of the rule, not of what it integrates; a root has no slope at 0
+        low, high = jax.lax.stop_gradient((low, high))  # only the rule's; a root has no slope at 0
         x, p = np.polynomial.legendre.leggauss(INNER)
         z = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * x
         dz = (high - low)[..., None] / 2 * p
