@@ -79,6 +79,7 @@ PARTS = {
         ll.LayerwiseSGD(learning_rate=0.2, switch_time=1.5, penalty=1e-3, interacting=False, ridge_samples=77),
         ll.GradientDescent(learning_rate=0.1, spherical=False),
         ll.StochasticGD(learning_rate=0.1, batch_fraction=0.2),
+        ll.OnlineSGD(learning_rate=0.3, temperature=0.1, schedule=ll.PowerSchedule(0.25, onset=0.0)),
         ll.PersistentSGD(learning_rate=0.1, batch_fraction=0.2, persistence_time=3.0),
         ll.Langevin(learning_rate=0.1, temperature=0.01),
         ll.GAMP(damping=0.5, iterations=7, tolerance=1e-3, variances="vector", precision="float32"),
@@ -102,7 +103,8 @@ def equal(a: ll.Problem, b: ll.Problem) -> bool:
     ("field", "part"), CASES, ids=[f"{f}-{type(p).__name__}-{i}" for i, (f, p) in enumerate(CASES)]
 )
 def test_every_part_survives_toml_json_and_dict(field, part):
-    problem = ll.Problem(**{"teacher": TEACHER, "sample_ratio": 1.5, field: part})
+    teacher = None if getattr(part, "labelled", False) else TEACHER
+    problem = ll.Problem(**{"teacher": teacher, "sample_ratio": 1.5, field: part})
     for back in (loads(dumps(problem)), from_json(to_json(problem)), from_dict(to_dict(problem))):
         assert equal(problem, back)
         assert spec_hash(back) == spec_hash(problem)
@@ -113,6 +115,7 @@ def test_the_examples_cover_every_known_part():
     shown = {type(part).__name__ for _, part in CASES} | {
         type(p.prior).__name__ for p in PARTS["teacher"] if isinstance(p, ll.SingleIndex)
     }
+    shown |= {type(p.schedule).__name__ for p in PARTS["algorithm"] if getattr(p, "schedule", None) is not None}
     known = {name for group in known_kinds().values() for name in group}
     assert shown == known
     assert len(known) > 25
@@ -158,7 +161,7 @@ def problems(draw):
     )
     weights = st.one_of(st.none(), st.lists(st.floats(-1e9, 1e9), min_size=p, max_size=p))
     return ll.Problem(
-        inputs=draw(st.one_of(st.just(ll.Gaussian()), st.builds(ll.IsotropicMixture, delta=share))),
+        inputs=draw(st.sampled_from([ll.Gaussian(), ll.Hypercube()])),
         teacher=ll.Committee(width=k, activation=draw(names)),
         channel=draw(st.builds(ll.GaussianNoise, variance=st.floats(0, 1e300))),
         sample_ratio=draw(st.one_of(st.none(), positive, st.integers(1, 9))),
@@ -217,6 +220,7 @@ def test_none_is_left_out_and_defaults_are_written():
         "batch_size": 1,
         "second_layer_rate": 1.0,
         "weight_decay": 0.0,
+        "temperature": 0.0,
     }
 
 
@@ -295,7 +299,7 @@ BAD = {
     "missing kind": (GOOD + "[loss]\nprefactor = 1.0", [r"loss\.kind is missing", "SquareLoss"]),
     "kind of wrong type": (GOOD + "[loss]\nkind = 3", [r"loss\.kind must be a text", "3"]),
     "not a table": ('inputs = "Gaussian"\n' + GOOD, ["inputs must be a table", "'Gaussian'"]),
-    "missing teacher": ('[inputs]\nkind = "Gaussian"', ["teacher is missing"]),
+    "missing teacher": ('[inputs]\nkind = "Gaussian"', ["Problem.teacher must be a teacher", "got none"]),
     "missing field": ('[teacher]\nkind = "Committee"', [r"teacher\.width is missing", "Committee needs it"]),
     "text for number": (
         GOOD + '[channel]\nkind = "GaussianNoise"\nvariance = "0.1"',

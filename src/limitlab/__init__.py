@@ -59,12 +59,8 @@ from limitlab.problems.activations import Activation, activation, hermite, piece
 from limitlab.problems.algorithm import (  # noqa: E402
     ERM,
     GAMP,
-    GradientDescent,
-    Langevin,
     LayerwiseSGD,
     OnlineSGD,
-    PersistentSGD,
-    StochasticGD,
 )
 from limitlab.problems.channels import (  # noqa: E402
     CustomBinary,
@@ -77,8 +73,15 @@ from limitlab.problems.channels import (  # noqa: E402
     Sign,
     SquaredModulus,
 )
+from limitlab.problems.descent import (  # noqa: E402
+    GradientDescent,
+    Langevin,
+    PersistentSGD,
+    StochasticGD,
+)
 from limitlab.problems.inputs import (  # noqa: E402
     AnisotropicMixture,
+    CustomInputs,
     Gaussian,
     Hypercube,
     IsotropicMixture,
@@ -102,6 +105,7 @@ from limitlab.problems.priors import (  # noqa: E402
 )
 from limitlab.problems.problem import Problem  # noqa: E402
 from limitlab.problems.representable import RepresentationWarning  # noqa: E402
+from limitlab.problems.schedules import CustomSchedule, PowerSchedule  # noqa: E402
 from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart, SpectralStart  # noqa: E402
 from limitlab.problems.targets import SparseTarget  # noqa: E402
 from limitlab.results.compare import Comparison, compare  # noqa: E402
@@ -133,7 +137,9 @@ __all__ = [
     "ConvergenceError",
     "CustomBinary",
     "CustomChannel",
+    "CustomInputs",
     "CustomLoss",
+    "CustomSchedule",
     "DimensionFree",
     "Door",
     "ERM",
@@ -172,6 +178,7 @@ __all__ = [
     "Overlaps",
     "PersistentSGD",
     "PhaseRetrievalLoss",
+    "PowerSchedule",
     "Problem",
     "PseudoHuberLoss",
     "RademacherPrior",

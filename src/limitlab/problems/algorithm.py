@@ -2,18 +2,17 @@
 
 import equinox as eqx
 
+from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.problems.schedules import AbstractSchedule
 
 __all__ = [
     "ERM",
     "GAMP",
     "AbstractAlgorithm",
-    "GradientDescent",
-    "Langevin",
     "LayerwiseSGD",
     "OnlineSGD",
-    "PersistentSGD",
-    "StochasticGD",
+    "check_rate",
 ]
 
 
@@ -21,7 +20,7 @@ class AbstractAlgorithm(eqx.Module):
     """How the learner uses its samples."""
 
 
-def _rate(rule: AbstractAlgorithm) -> None:
+def check_rate(rule: AbstractAlgorithm) -> None:
     check_number(
         type(rule).__name__,
         "learning_rate",
@@ -29,18 +28,6 @@ def _rate(rule: AbstractAlgorithm) -> None:
         low=0,
         open_low=True,
         remedy="Use a positive learning rate.",
-    )
-
-
-def _fraction(rule: AbstractAlgorithm) -> None:
-    check_number(
-        type(rule).__name__,
-        "batch_fraction",
-        rule.batch_fraction,  # type: ignore[attr-defined]
-        low=0,
-        high=1,
-        open_low=True,
-        remedy="It is the share of samples used at a time.",
     )
 
 
@@ -54,8 +41,10 @@ class OnlineSGD(AbstractAlgorithm):
 
     with the mean over ``batch_size`` samples, gamma = ``learning_rate``, kappa = ``second_layer_rate``. With
     ``spherical=True`` every w_i is put on the sphere of radius sqrt(d) at the start and after each step. Weight decay
-    lambda multiplies all that is trained by 1 - lambda gamma/(p d) at each step (-lambda theta on the clock).
-    Clock: t = gamma * step / (p d).
+    lambda multiplies all that is trained by 1 - lambda gamma/(p d) at each step (-lambda theta on the clock); a
+    ``temperature`` T adds Gaussian noise of variance 2 T gamma/(p d) to all of theta = (a_i, b_i, w_i/sqrt(d)), whose
+    law then tends to exp(-Psi/T). A ``schedule`` multiplies gamma at each step, in all these places, and leaves the
+    clock as it is. Clock: t = gamma * step / (p d).
     """
 
     learning_rate: float
@@ -63,14 +52,21 @@ class OnlineSGD(AbstractAlgorithm):
     batch_size: int = eqx.field(static=True, default=1)
     second_layer_rate: float = 1.0
     weight_decay: float = 0.0
+    temperature: float = 0.0
+    schedule: AbstractSchedule | None = None
 
     def __check_init__(self):
-        _rate(self)
+        check_rate(self)
         check_integer("OnlineSGD", "batch_size", self.batch_size, low=1, remedy="Each step needs a sample.")
         check_number(
             "OnlineSGD", "second_layer_rate", self.second_layer_rate, low=0, remedy="Use 0 to freeze the second layer."
         )
         check_number("OnlineSGD", "weight_decay", self.weight_decay, low=0, remedy="Use 0 for none.")
+        check_number("OnlineSGD", "temperature", self.temperature, low=0, remedy="Use 0 for SGD without added noise.")
+        if self.schedule is not None and not isinstance(self.schedule, AbstractSchedule):
+            raise InputError(
+                f"OnlineSGD.schedule must be a schedule such as PowerSchedule(0.25), or None; got {self.schedule!r}."
+            )
 
     def clock(self, width: int, d: float):
         """Macroscopic time per step, gamma/(p d)."""
@@ -102,7 +98,7 @@ class LayerwiseSGD(AbstractAlgorithm):
     ridge_samples: int = eqx.field(static=True, default=10000)
 
     def __check_init__(self):
-        _rate(self)
+        check_rate(self)
         name = "LayerwiseSGD"
         check_number(name, "switch_time", self.switch_time, low=0, open_low=True, remedy="Use a positive time.")
         if self.penalty is not None:
@@ -118,60 +114,6 @@ class LayerwiseSGD(AbstractAlgorithm):
     def clock(self, width: int, d: float):
         """Macroscopic time per step, gamma/(p d)."""
         return self.learning_rate / (width * d)
-
-
-class GradientDescent(AbstractAlgorithm):
-    r"""Full-batch descent on a fixed data set, kept on the sphere by default. Clock: t = learning_rate * step."""
-
-    learning_rate: float
-    spherical: bool = eqx.field(static=True, default=True)
-
-    def __check_init__(self):
-        _rate(self)
-
-
-class StochasticGD(AbstractAlgorithm):
-    r"""Each step uses every sample with probability ``batch_fraction``. Clock: t = learning_rate * step."""
-
-    learning_rate: float
-    batch_fraction: float
-
-    def __check_init__(self):
-        _rate(self)
-        _fraction(self)
-
-
-class PersistentSGD(AbstractAlgorithm):
-    r"""Samples enter and leave the batch at random, staying out for ``persistence_time`` on average.
-
-    Clock: t = learning_rate * step.
-    """
-
-    learning_rate: float
-    batch_fraction: float
-    persistence_time: float
-
-    def __check_init__(self):
-        _rate(self)
-        _fraction(self)
-        check_number(
-            "PersistentSGD",
-            "persistence_time",
-            self.persistence_time,
-            low=float(self.learning_rate),
-            remedy="A sample cannot stay out for less than one step (learning_rate).",
-        )
-
-
-class Langevin(AbstractAlgorithm):
-    r"""Full-batch descent with thermal noise. Clock: t = learning_rate * step."""
-
-    learning_rate: float
-    temperature: float
-
-    def __check_init__(self):
-        _rate(self)
-        check_number("Langevin", "temperature", self.temperature, low=0, remedy="Use 0 for plain descent.")
 
 
 class GAMP(AbstractAlgorithm):

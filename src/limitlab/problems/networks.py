@@ -37,6 +37,9 @@ class Committee(AbstractTeacher):
         A name ("erf", "relu", ...), `hermite(k)`, `shifted(name, by)`, `piecewise(knots)`, or a jax.numpy function.
     second_layer
         "fixed", or "trained" together with the first layer (students only).
+    bias
+        "none", or "trained": units :math:`a_i \sigma(w_i \cdot x + b_i)` whose b_i move at the rate of the weights
+        (students only; known for labelled inputs such as `IsotropicMixture`).
     output_weights
         The second layer a: of a teacher, or of a student at time 0. None means all ones (of a student: what the
         start says).
@@ -46,10 +49,12 @@ class Committee(AbstractTeacher):
     activation: Activation = eqx.field(converter=activation, default="erf")
     second_layer: str = eqx.field(static=True, default="fixed")
     output_weights: np.ndarray | None = eqx.field(converter=_weights, default=None)
+    bias: str = eqx.field(static=True, default="none")
 
     def __check_init__(self):
         check_integer("Committee", "width", self.width, low=1, remedy="A network has at least one unit.")
         check_choice("Committee", "second_layer", self.second_layer, ("fixed", "trained"))
+        check_choice("Committee", "bias", self.bias, ("none", "trained"))
         a = self.output_weights
         if a is not None and (a.shape != (self.width,) or not np.all(np.isfinite(a))):
             raise InputError(

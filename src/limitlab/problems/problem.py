@@ -36,7 +36,7 @@ class Problem(eqx.Module):
     Parameters
     ----------
     inputs, teacher, channel
-        Labels are drawn as y ~ channel(teacher(x)), x ~ inputs.
+        Labels are drawn as y ~ channel(teacher(x)), x ~ inputs. Mixtures bring their labels: they have no teacher.
     sample_ratio
         alpha = n/d, the size of a fixed data set; None means a fresh sample at every step.
     student, loss, start, algorithm
@@ -49,7 +49,7 @@ class Problem(eqx.Module):
 
     _: KW_ONLY
     inputs: AbstractInputs = Gaussian()
-    teacher: AbstractTeacher
+    teacher: AbstractTeacher | None = None
     channel: AbstractChannel = GaussianNoise()
     sample_ratio: float | None = None
     student: Committee | None = None
@@ -60,9 +60,16 @@ class Problem(eqx.Module):
     def __check_init__(self):
         for field, (kind, example) in _KINDS.items():
             value = getattr(self, field)
-            optional = field in ("student", "loss", "start", "algorithm")
+            optional = field in ("student", "loss", "start", "algorithm", "teacher")
             if not (isinstance(value, kind) or (optional and value is None)):
                 raise InputError(f"Problem.{field} must be {example}; got {value!r}.")
+        if self.inputs.labelled != (self.teacher is None):
+            who = f"for {type(self.inputs).__name__}"
+            if self.inputs.labelled:
+                raise InputError(
+                    f"Problem.teacher must be left out {who}: its samples bring their labels; got {self.teacher!r}."
+                )
+            raise InputError(f"Problem.teacher must be {_KINDS['teacher'][1]} {who} inputs; got none.")
         if self.sample_ratio is not None:
             check_number(
                 "Problem",

@@ -5,14 +5,14 @@ import numpy as np
 from limitlab.errors import LimitUndefinedError
 from limitlab.problems.algorithm import LayerwiseSGD, OnlineSGD
 from limitlab.problems.channels import GaussianNoise
-from limitlab.problems.inputs import Gaussian, Hypercube
+from limitlab.problems.inputs import AbstractLabelledInputs, Gaussian, Hypercube
 from limitlab.problems.losses import SquareLoss
 from limitlab.problems.networks import Committee, SingleIndex
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import OverlapStart, RandomStart
 from limitlab.problems.targets import SparseTarget
 
-__all__ = ["check_one_pass_committee", "check_single_index", "check_sparse_target"]
+__all__ = ["check_labelled", "check_one_pass_committee", "check_single_index", "check_sparse_target"]
 
 
 def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
@@ -53,8 +53,9 @@ def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] =
         fail(
             "OnlineSGD without weight decay on Gaussian inputs",
             f"weight_decay={problem.algorithm.weight_decay}",
-            "Use weight_decay=0; weight decay is known for sparse targets on the hypercube.",
+            "Use weight_decay=0; weight decay is known for sparse targets and for mixtures.",
         )
+    _refuse_extras(by, problem, error)
     start = problem.start
     if problem.algorithm.spherical and isinstance(start, OverlapStart) and np.any(np.diag(start.Q) <= 0):
         fail(
@@ -67,6 +68,55 @@ def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] =
             "a student activation with a gradient",
             f"{problem.student.activation!r}, whose derivative is zero almost everywhere",
             'Use "erf" or "tanh" for the student; "sign" is for teachers.',
+        )
+
+
+def _refuse_extras(by: str, problem: Problem, error: type[Exception]) -> None:
+    """Biases, temperature and schedules are known for labelled inputs only."""
+    student, rule = problem.student, problem.algorithm
+    for field, off, came in (
+        ('student.bias="none"', "none", getattr(student, "bias", "none")),
+        ("algorithm.temperature=0", 0, getattr(rule, "temperature", 0)),
+        ("algorithm.schedule=None", None, getattr(rule, "schedule", None)),
+    ):
+        if came != off:
+            raise error(
+                f"{by} needs {field}; got {came!r}. Biases, added noise and schedules are known for mixtures "
+                "(inputs=IsotropicMixture(...))."
+            )
+
+
+def check_labelled(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
+    """Raise unless the problem is one-pass SGD of a two-layer network on inputs that bring their labels."""
+
+    def fail(needed: str, came: object, remedy: str) -> None:
+        raise error(f"{by} needs {needed}; got {came}. {remedy}")
+
+    if not isinstance(problem.inputs, AbstractLabelledInputs):
+        fail("labelled inputs", repr(problem.inputs), "Use inputs=IsotropicMixture(delta=0.8) and no teacher.")
+    if not isinstance(problem.channel, GaussianNoise):
+        fail("additive label noise (GaussianNoise(variance=...))", problem.channel, "Leave the channel out for none.")
+    if problem.sample_ratio is not None:
+        fail("a fresh sample at every step", f"sample_ratio={problem.sample_ratio}", "Leave sample_ratio out.")
+    if problem.student is None:
+        fail(
+            "Problem.student",
+            "none",
+            'Add student=Committee(width=800, activation="piecewise((0.5, -2.5), (1.5, 7.5))").',
+        )
+    if not isinstance(problem.loss, SquareLoss):
+        fail("the square loss (Problem.loss=SquareLoss())", problem.loss, "Set loss=SquareLoss().")
+    if not isinstance(problem.start, RandomStart) or problem.start.P is not None:
+        fail("a random start without P", problem.start, "Use start=RandomStart(scale=0.8).")
+    rule = problem.algorithm
+    if not isinstance(rule, OnlineSGD) or rule.spherical:
+        fail("OnlineSGD(spherical=False)", rule, "Use algorithm=OnlineSGD(learning_rate=...).")
+    assert problem.student is not None
+    if problem.student.activation.flat:
+        fail(
+            "a student activation with a gradient",
+            f"{problem.student.activation!r}, whose derivative is zero almost everywhere",
+            'Use "relu" or piecewise(...).',
         )
 
 
@@ -117,6 +167,7 @@ def check_sparse_target(by: str, problem: Problem, error: type[Exception] = Limi
     if not isinstance(rule, (OnlineSGD, LayerwiseSGD)) or getattr(rule, "spherical", False):
         fail("OnlineSGD(spherical=False) or LayerwiseSGD", rule, "Other rules have other limits; see limits(problem).")
     assert problem.student is not None
+    _refuse_extras(by, problem, error)
     if problem.student.activation.flat:
         fail(
             "a student activation with a gradient",

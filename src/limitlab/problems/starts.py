@@ -61,14 +61,18 @@ class RandomStart(AbstractStart):
         The norm of w is about scale * sqrt(d).
     second_layer
         "ones", "rademacher", "uniform" on [-1, 1] or "gaussian".
+    bias_scale
+        Biases, if the student has them, start as N(0, bias_scale^2).
     """
 
     scale: float = 1.0
     sphere: bool = eqx.field(static=True, default=False)
     second_layer: str = eqx.field(static=True, default="ones")
     P: np.ndarray | None = eqx.field(converter=_optional_matrix, default=None)
+    bias_scale: float = 0.0
 
     def __check_init__(self):
+        check_number("RandomStart", "bias_scale", self.bias_scale, low=0, remedy="Use 0 to start without biases.")
         check_number("RandomStart", "scale", self.scale, low=0, open_low=True, remedy="Use a positive scale.")
         check_choice("RandomStart", "second_layer", self.second_layer, SECOND_LAYERS)
         if self.P is not None:

@@ -45,6 +45,8 @@ RESERVED_DIMENSIONS: dict[str, str] = {
     "particle": "particle of a mean-field cloud",
     "latent": "latent coordinate",
     "term": "monomial of a target, such as z1*z2",
+    "radius": "norm r of a unit's weights over sqrt(d), at which a density is seen",
+    "block": "informative coordinates, and the others",
     "overlap": "overlap m at which a landscape is seen",
 }
 
@@ -86,6 +88,14 @@ VARIABLES: dict[str, Variable] = {
     "q": Variable((*_RUN, "particle"), "squared norm of the estimate over d"),
     "u": Variable((*_RUN, "student", "particle", "latent"), "weights of a unit on the latent coordinates"),
     "s": Variable((*_RUN, "student", "particle"), "norm of a unit's weights on all other coordinates"),
+    "r": Variable((*_RUN, "student", "particle", "block"), "norm of a unit's weights over sqrt(d)"),
+    "b": Variable((*_RUN, "student", "particle"), "bias of a unit"),
+    "density": Variable((*_RUN, "radius"), "density of the norms r"),
+    "free_energy": Variable(_RUN, "risk + weight_decay E|theta|^2/2 - temperature * entropy"),
+    "entropy": Variable(_RUN, "entropy of the law of the units' weights"),
+    "alignment": Variable(_RUN, "share of the squared weights on the informative coordinates"),
+    "polarisation": Variable(_RUN, "length of the mean direction of the units"),
+    "wasserstein": Variable(_RUN, "Wasserstein distance between the laws of units"),
     "V": Variable(_RUN, "posterior variance per weight"),
     "m_hat": Variable((*_RUN, "overlap"), "conjugate of m"),
     "q_hat": Variable(_RUN, "conjugate of q"),
