@@ -26,7 +26,8 @@ GaussianPrior RademacherPrior GaussBernoulliPrior LaplacePrior GaussianNoise Sig
 Logistic Door SquareLoss LogisticLoss HingeLoss MaxMargin PhaseRetrievalLoss RandomStart OverlapStart InformedStart
 OnlineSGD GradientDescent StochasticGD PersistentSGD Langevin GAMP ERM OverlapODE OverlapSDE HighDimMeanField
 simulate predict compare plot limits sweep cite hermite_coefficients information_exponent exit_time
-optimal_learning_rate measured_exit_time
+optimal_learning_rate measured_exit_time MatrixFlow uniqueness DMFT DMFTState success_rate
+AmplitudeLoss SquaredHingeLoss
 """.split()
 
 

@@ -18,6 +18,12 @@ from limitlab.analysis.escape import (  # noqa: E402
     optimal_learning_rate,
     overparametrisation_gain,
 )
+from limitlab.analysis.global_minimum import (  # noqa: E402
+    CriticalDelta,
+    GlobalMinimum,
+    critical_delta,
+    global_minimum,
+)
 from limitlab.analysis.hermite import (  # noqa: E402
     hermite_coefficients,
     information_exponent,
@@ -25,11 +31,23 @@ from limitlab.analysis.hermite import (  # noqa: E402
 )
 from limitlab.analysis.hermite_leap import HermiteLeap, hermite_leap  # noqa: E402
 from limitlab.analysis.landscape import free_entropy  # noqa: E402
+from limitlab.analysis.measures import (  # noqa: E402
+    Measure,
+    OptimalityGap,
+    Potentials,
+    finite_width,
+    optimality_gap,
+    potentials,
+)
 from limitlab.analysis.penalty import OptimalPenalty, optimal_penalty, separability_threshold  # noqa: E402
 from limitlab.analysis.phases import phase_diagram  # noqa: E402
 from limitlab.analysis.regime import regime, regime_diagram, regime_of  # noqa: E402
 from limitlab.analysis.staircase import Staircase, staircase  # noqa: E402
+from limitlab.analysis.stationary import radial_density, stationary_law  # noqa: E402
+from limitlab.analysis.success import success_rate  # noqa: E402
 from limitlab.analysis.thresholds import Thresholds, thresholds  # noqa: E402
+from limitlab.analysis.uniqueness import Uniqueness, uniqueness  # noqa: E402
+from limitlab.analysis.wasserstein import wasserstein  # noqa: E402
 from limitlab.cite import cite  # noqa: E402
 from limitlab.errors import (  # noqa: E402
     AccuracyWarning,
@@ -42,14 +60,18 @@ from limitlab.errors import (  # noqa: E402
 )
 from limitlab.macro.bayes_optimal import BayesOptimal  # noqa: E402
 from limitlab.macro.dimension_free import DimensionFree  # noqa: E402
+from limitlab.macro.dmft import DMFT  # noqa: E402
+from limitlab.macro.dmft_state import DMFTState  # noqa: E402
 from limitlab.macro.erm_asymptotics import ERMAsymptotics  # noqa: E402
 from limitlab.macro.high_dim_mean_field import HighDimMeanField  # noqa: E402
 from limitlab.macro.limit import AbstractLimit  # noqa: E402
 from limitlab.macro.linear_noise import linear_noise  # noqa: E402
+from limitlab.macro.matrix_flow import MatrixFlow  # noqa: E402
 from limitlab.macro.mean_field import MeanField  # noqa: E402
 from limitlab.macro.overlap_ode import OverlapODE  # noqa: E402
 from limitlab.macro.overlap_sde import OverlapSDE  # noqa: E402
 from limitlab.macro.predict import limits, predict  # noqa: E402
+from limitlab.macro.radial_flow import RadialFlow  # noqa: E402
 from limitlab.macro.state_evolution import StateEvolution  # noqa: E402
 from limitlab.micro.kernel_ridge import kernel_ridge  # noqa: E402
 from limitlab.micro.simulate import simulate  # noqa: E402
@@ -87,6 +109,7 @@ from limitlab.problems.inputs import (  # noqa: E402
     IsotropicMixture,
 )
 from limitlab.problems.losses import (  # noqa: E402
+    AmplitudeLoss,
     CustomLoss,
     HingeLoss,
     HuberLoss,
@@ -94,6 +117,7 @@ from limitlab.problems.losses import (  # noqa: E402
     MaxMargin,
     PhaseRetrievalLoss,
     PseudoHuberLoss,
+    SquaredHingeLoss,
     SquareLoss,
 )
 from limitlab.problems.networks import Committee, SingleIndex  # noqa: E402
@@ -130,16 +154,20 @@ __all__ = [
     "AbstractLimit",
     "AccuracyWarning",
     "Activation",
+    "AmplitudeLoss",
     "AnisotropicMixture",
     "BayesOptimal",
     "Committee",
     "Comparison",
     "ConvergenceError",
+    "CriticalDelta",
     "CustomBinary",
     "CustomChannel",
     "CustomInputs",
     "CustomLoss",
     "CustomSchedule",
+    "DMFT",
+    "DMFTState",
     "DimensionFree",
     "Door",
     "ERM",
@@ -151,6 +179,7 @@ __all__ = [
     "Gaussian",
     "GaussianNoise",
     "GaussianPrior",
+    "GlobalMinimum",
     "GradientDescent",
     "HermiteLeap",
     "HighDimMeanField",
@@ -167,21 +196,26 @@ __all__ = [
     "LimitlabError",
     "Logistic",
     "LogisticLoss",
+    "MatrixFlow",
     "MaxMargin",
     "MeanField",
+    "Measure",
     "Modulus",
     "OnlineSGD",
     "OptimalPenalty",
+    "OptimalityGap",
     "OverlapODE",
     "OverlapSDE",
     "OverlapStart",
     "Overlaps",
     "PersistentSGD",
     "PhaseRetrievalLoss",
+    "Potentials",
     "PowerSchedule",
     "Problem",
     "PseudoHuberLoss",
     "RademacherPrior",
+    "RadialFlow",
     "RandomStart",
     "Rectified",
     "RepresentationWarning",
@@ -192,20 +226,25 @@ __all__ = [
     "SpecError",
     "SpectralStart",
     "SquareLoss",
+    "SquaredHingeLoss",
     "SquaredModulus",
     "Staircase",
     "StateEvolution",
     "StochasticGD",
     "Thresholds",
+    "Uniqueness",
     "Weights",
     "activation",
     "asymptotic_risk",
     "cite",
     "compare",
+    "critical_delta",
     "critical_learning_rate",
     "errors",
     "exit_time",
+    "finite_width",
     "free_entropy",
+    "global_minimum",
     "hermite",
     "hermite_coefficients",
     "hermite_leap",
@@ -220,11 +259,14 @@ __all__ = [
     "measured_exit_time",
     "optimal_learning_rate",
     "optimal_penalty",
+    "optimality_gap",
     "overparametrisation_gain",
     "phase_diagram",
     "piecewise",
     "plot",
+    "potentials",
     "predict",
+    "radial_density",
     "regime",
     "regime_diagram",
     "regime_of",
@@ -237,6 +279,10 @@ __all__ = [
     "simulate",
     "spec_hash",
     "staircase",
+    "stationary_law",
+    "success_rate",
     "sweep",
     "thresholds",
+    "uniqueness",
+    "wasserstein",
 ]

@@ -30,7 +30,22 @@ __all__ = ["new_figure", "palette", "plot", "save_figure", "style_axes"]
 
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-PANELS = ("risk", "train_loss", "generalisation_error", "mse", "M", "Q", "a", "m", "q", "V", "fourier", "free_entropy")
+PANELS = (
+    "risk",
+    "train_loss",
+    "generalisation_error",
+    "mse",
+    "M",
+    "Q",
+    "a",
+    "m",
+    "q",
+    "V",
+    "alignment",
+    "free_energy",
+    "fourier",
+    "free_entropy",
+)
 POSITIVE = ("risk", "train_loss", "generalisation_error", "mse")  # may be drawn on a logarithmic axis
 NAMED_CURVES = 8  # a panel with more curves draws them thin and does not name each
 DRAWN_CURVES = 60  # and of still more it draws so many, spread evenly

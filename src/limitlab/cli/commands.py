@@ -284,12 +284,18 @@ COMMANDS = {
 def _usual_limit(problem: Any) -> str:
     """The limit that describes what the problem's own rule does."""
     from limitlab.problems.algorithm import ERM, GAMP
+    from limitlab.problems.descent import GradientDescent, Langevin, PersistentSGD, StochasticGD
     from limitlab.problems.targets import SparseTarget
 
     if isinstance(problem.algorithm, GAMP):
         return "StateEvolution"
     if isinstance(problem.algorithm, ERM):
         return "ERMAsymptotics"
+    if isinstance(problem.algorithm, (GradientDescent, StochasticGD, PersistentSGD, Langevin)):
+        wide = problem.student is not None and problem.student.activation.name == "square"
+        return "MatrixFlow" if wide else "DMFT"
+    if problem.inputs.labelled:
+        return "RadialFlow"
     return "DimensionFree" if isinstance(problem.teacher, SparseTarget) else "OverlapODE"
 
 

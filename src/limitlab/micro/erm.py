@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.micro.glm_data import check_glm, draw_glm, replica_key
+from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
 from limitlab.micro.march import check_memory
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
@@ -76,7 +77,8 @@ def draw_data(problem: Problem, d: int, seed: int, replica: int) -> tuple[np.nda
     """Inputs (n, d), labels and the teacher of one replica: the same data set that `GAMP` sees with the same seed."""
     n = check_glm("simulate with ERM", problem, d)
     prior = problem.teacher.prior  # type: ignore[attr-defined]
-    w_star, X, y = _draw(problem.inputs, prior, problem.channel, replica_key(seed, replica), n, d)
+    key = jax.random.fold_in(replica_key(seed, replica), DRAW_KEY)
+    w_star, X, y = _draw(problem.inputs, prior, problem.channel, key, n, d)
     return np.array(X), np.asarray(y), np.asarray(w_star)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.micro.gamp_starts import check_start, start_from
-from limitlab.micro.glm_data import check_glm, draw_glm, replica_key
+from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
 from limitlab.micro.march import check_memory
 from limitlab.micro.message_passing import Model, Run, begin, gather, march
 from limitlab.numerics.progress import Progress
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["label_errors", "run_gamp"]
 
-DRAW_KEY, START_KEY = 0, 1
+START_KEY = 1
 BATCH = 4  # replicas per compiled call, and per report of progress
 BLOCK = 64  # points of a trajectory in one compiled call, whatever its length
 SANE = 4.0  # times rho (or what the start had): q + V of a posterior is rho, up to fluctuations

@@ -12,7 +12,10 @@ from limitlab.problems.networks import SingleIndex
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
 from limitlab.problems.problem import Problem
 
-__all__ = ["GLMData", "check_glm", "draw_glm", "replica_key"]
+__all__ = ["DRAW_KEY", "GLMData", "check_glm", "draw_glm", "replica_key"]
+
+
+DRAW_KEY = 0  # of the data set, below the key of a replica; rules have others for what they draw themselves
 
 
 class GLMData(NamedTuple):

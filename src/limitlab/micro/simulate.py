@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.micro.descent import run_descent
 from limitlab.micro.erm import run_erm
 from limitlab.micro.gamp import run_gamp
 from limitlab.micro.hypercube_sgd import run_hypercube_sgd
+from limitlab.micro.mixture_sgd import run_mixture_sgd
 from limitlab.micro.online_sgd import run_online_sgd
+from limitlab.micro.wide_descent import run_wide_descent
 from limitlab.numerics.checks import check_integer, check_times
 from limitlab.numerics.progress import Progress
 from limitlab.problems.algorithm import ERM, GAMP, AbstractAlgorithm, LayerwiseSGD, OnlineSGD
+from limitlab.problems.descent import GradientDescent, Langevin, PersistentSGD, StochasticGD
+from limitlab.problems.inputs import AbstractLabelledInputs
 from limitlab.problems.problem import Problem
 from limitlab.problems.targets import SparseTarget
+from limitlab.problems.wide_requirements import is_wide
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,11 +29,22 @@ __all__ = ["simulate"]
 
 
 def _one_pass(problem: Problem, *arguments) -> "xr.Dataset":
+    if isinstance(problem.inputs, AbstractLabelledInputs):
+        return run_mixture_sgd(problem, *arguments)
     return (run_hypercube_sgd if isinstance(problem.teacher, SparseTarget) else run_online_sgd)(problem, *arguments)
 
 
+def _gradient_descent(problem: Problem, *arguments) -> "xr.Dataset":
+    return (run_wide_descent if is_wide(problem) else run_descent)(problem, *arguments)
+
+
 # Rules on the macroscopic clock, and rules on a fixed data set that have no clock of their own.
-RULES: dict[type[AbstractAlgorithm], Callable] = {OnlineSGD: _one_pass, LayerwiseSGD: run_hypercube_sgd}
+RULES: dict[type[AbstractAlgorithm], Callable] = {
+    OnlineSGD: _one_pass,
+    LayerwiseSGD: run_hypercube_sgd,
+    GradientDescent: _gradient_descent,
+    **dict.fromkeys((StochasticGD, PersistentSGD, Langevin), run_descent),
+}
 STATIC_RULES: dict[type[AbstractAlgorithm], Callable] = {GAMP: run_gamp, ERM: run_erm}
 
 
@@ -68,8 +85,10 @@ def simulate(
     xarray.Dataset
         Of one-pass SGD: ``risk``, ``Q``, ``M``, ``P``, ``a`` by time and replica, with ``step``, ``samples`` and
         ``status``; of a sparse target ``fourier`` and the two parts of the risk (``latent_risk``, ``residual_risk``)
-        instead of overlaps. Of a rule on a fixed data set: ``m``, ``q``, ``generalisation_error``, ... by replica and
-        iteration.
+        instead of overlaps; of labelled inputs such as mixtures the norms ``r`` and the ``polarisation`` of units. Of a
+        rule on a fixed data set: ``m``, ``q``, ``generalisation_error``, ... by replica and iteration. Of descent of a
+        direction: ``m``, ``q``, ``C``, ``train_loss``, ``risk``, ``success``, ``success_time``; of a committee of
+        squares: ``risk``, ``train_loss``, ``error``, ``success``.
     """
     if not isinstance(problem, Problem):
         raise InputError(f"simulate needs a Problem; got {problem!r}.")

@@ -9,22 +9,28 @@ import numpy as np
 
 from limitlab.problems.algorithm import GAMP, OnlineSGD
 from limitlab.problems.channels import GaussianNoise, Modulus, Sign
-from limitlab.problems.inputs import Hypercube
-from limitlab.problems.losses import SquareLoss
+from limitlab.problems.descent import AbstractDescent, GradientDescent
+from limitlab.problems.inputs import AnisotropicMixture, Hypercube, IsotropicMixture
+from limitlab.problems.losses import PhaseRetrievalLoss, SquareLoss
 from limitlab.problems.networks import Committee, SingleIndex
 from limitlab.problems.priors import GaussianPrior
 from limitlab.problems.problem import Problem
+from limitlab.problems.schedules import AbstractSchedule
 from limitlab.problems.starts import AbstractStart, InformedStart, OverlapStart, RandomStart
 from limitlab.problems.targets import SparseTarget
 
 __all__ = [
     "LIBRARY",
+    "anisotropic_mixture",
+    "descent_phase_retrieval",
     "dimensionless",
     "escaping_mediocrity",
+    "isotropic_mixture",
     "merged_staircase",
     "perceptron",
     "phase_retrieval",
     "soft_committee",
+    "wide_phase_retrieval",
 ]
 
 
@@ -109,6 +115,43 @@ def phase_retrieval(sample_ratio: float = 1.5) -> Problem:
     )
 
 
+def descent_phase_retrieval(
+    sample_ratio: float = 3.0, algorithm: AbstractDescent | None = None, overlap: float | None = None
+) -> Problem:
+    r"""Phase retrieval by descent on the sphere over a fixed data set (Mignacco, Urbani, Zdeborova 2021).
+
+    y = |w*.x| and the loss (y^2 - h^2)^2/4. The talk has no 1/4, and in its update no 1/b: eta, tau and t of the talk
+    are ours divided by 4b (by 4 for full batches). ``algorithm`` is `GradientDescent` with eta = 0.02 unless given;
+    the start is random, or has the ``overlap`` with the teacher.
+    """
+    return Problem(
+        teacher=SingleIndex(GaussianPrior()),
+        channel=Modulus(),
+        sample_ratio=sample_ratio,
+        loss=PhaseRetrievalLoss(),
+        start=RandomStart() if overlap is None else InformedStart(overlap),
+        algorithm=GradientDescent(0.02) if algorithm is None else algorithm,
+    )
+
+
+def wide_phase_retrieval(sample_ratio: float = 3.0, width: int = 20, step: float = 0.02) -> Problem:
+    r"""Phase retrieval by gradient descent of ``width`` squares (Sarao Mannelli, Vanden-Eijnden, Zdeborova 2020).
+
+    The paper's flow of L = sum_mu (y_mu^2 - f_mu)^2, f = sum_i (w_i.x)^2/m, slows down as 1/m, and s = 4t/m is the
+    clock on which it does not. Ours has L/4 and t = learning_rate * step/m, which is s. ``step`` is what one step adds
+    to it; above about 0.05 the stiff directions blow up.
+    """
+    return Problem(
+        teacher=SingleIndex(GaussianPrior()),
+        channel=Modulus(),
+        sample_ratio=sample_ratio,
+        student=Committee(width=width, activation="square"),
+        loss=PhaseRetrievalLoss(),
+        start=RandomStart(),
+        algorithm=GradientDescent(step * width, spherical=False),
+    )
+
+
 def merged_staircase(
     target: str = "z1 + z1*z2 + z1*z2*z3 + z1*z2*z3*z4", width: int = 100, step_noise: float = 0.02
 ) -> Problem:
@@ -128,6 +171,60 @@ def merged_staircase(
     )
 
 
+def isotropic_mixture(
+    delta: float = 0.8,
+    width: int = 800,
+    step_noise: float = 1e-3,
+    batch_size: int = 1,
+    scale: float = 0.8,
+    activation: str = "piecewise((0.5, -2.5), (1.5, 7.5))",
+    weight_decay: float = 0.0,
+    temperature: float = 0.0,
+) -> Problem:
+    r"""Two centred Gaussians of different spread, told apart by a wide network (Mei, Montanari, Nguyen 2018).
+
+    The paper has x = (1 + y delta) z with z ~ N(0, I), units sigma(w.x) with w ~ N(0, kappa^2 I/d), R without 1/2 and
+    a step 2 eps (y - f). Ours is x/sqrt(d) and w sqrt(d), the same fields; kappa = ``scale``, R = 2 risk,
+    2 eps = eta = gamma/(p d), so that ``step_noise`` = d eta = gamma/p = 2 d eps and the paper's time is t/2. Its noisy
+    steps have lambda = ``weight_decay`` and beta = 1/``temperature``.
+    """
+    return Problem(
+        inputs=IsotropicMixture(delta),
+        student=Committee(width=width, activation=activation),
+        loss=SquareLoss(),
+        start=RandomStart(scale=scale),
+        algorithm=OnlineSGD(
+            learning_rate=step_noise * width,
+            batch_size=batch_size,
+            weight_decay=weight_decay,
+            temperature=temperature,
+        ),
+    )
+
+
+def anisotropic_mixture(
+    delta: float = 0.8,
+    fraction: float = 0.1875,
+    width: int = 800,
+    step_noise: float = 1e-3,
+    batch_size: int = 1,
+    scale: float = 0.4,
+    schedule: AbstractSchedule | None = None,
+) -> Problem:
+    r"""As `isotropic_mixture`, but the classes differ on a ``fraction`` of the coordinates; units a relu(w.x + b).
+
+    The paper's figure is at d = 320 with 60 informative coordinates. All of a, b and w are trained, from a = +-1 and
+    b = 0. Its speed t^-1/4 is ``schedule=PowerSchedule(0.25, onset=0.0)`` up to a factor, its time being t/2.
+    """
+    return Problem(
+        inputs=AnisotropicMixture(delta, fraction),
+        student=Committee(width=width, activation="relu", second_layer="trained", bias="trained"),
+        loss=SquareLoss(),
+        start=RandomStart(scale=scale, second_layer="rademacher"),
+        algorithm=OnlineSGD(learning_rate=step_noise * width, batch_size=batch_size, schedule=schedule),
+    )
+
+
 LIBRARY: dict[str, Callable[..., Problem]] = {
     "escaping-mediocrity": escaping_mediocrity,
     "soft-committee": soft_committee,
@@ -135,4 +232,8 @@ LIBRARY: dict[str, Callable[..., Problem]] = {
     "merged-staircase": merged_staircase,
     "perceptron": perceptron,
     "phase-retrieval": phase_retrieval,
+    "descent-phase-retrieval": descent_phase_retrieval,
+    "wide-phase-retrieval": wide_phase_retrieval,
+    "isotropic-mixture": isotropic_mixture,
+    "anisotropic-mixture": anisotropic_mixture,
 }

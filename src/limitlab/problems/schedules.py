@@ -39,7 +39,7 @@ class PowerSchedule(AbstractSchedule):
     def __check_init__(self):
         check_number("PowerSchedule", "onset", self.onset, low=0, remedy="Use a positive time, or 0 for t^-exponent.")
         check_number("PowerSchedule", "exponent", self.exponent, low=0, remedy="Use 0 for constant steps.")
-        if not isinstance(self.onset, jax.core.Tracer) and float(self.onset) == 0 and float(self.exponent) >= 1:
+        if float(self.onset) == 0 and float(self.exponent) >= 1:
             raise InputError(
                 f"PowerSchedule.exponent must be below 1 if onset is 0 (else the first step is infinite); got "
                 f"{self.exponent}. Use onset=1.0."

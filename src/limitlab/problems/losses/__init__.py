@@ -2,13 +2,14 @@
 
 from limitlab.problems.losses.base import AbstractConvexLoss, AbstractLoss, Proximal
 from limitlab.problems.losses.custom import CustomLoss
-from limitlab.problems.losses.margin import HingeLoss, LogisticLoss, MaxMargin
-from limitlab.problems.losses.phase_retrieval import PhaseRetrievalLoss
+from limitlab.problems.losses.margin import HingeLoss, LogisticLoss, MaxMargin, SquaredHingeLoss
+from limitlab.problems.losses.phase_retrieval import AmplitudeLoss, PhaseRetrievalLoss
 from limitlab.problems.losses.residual import HuberLoss, PseudoHuberLoss, SquareLoss
 
 __all__ = [
     "AbstractConvexLoss",
     "AbstractLoss",
+    "AmplitudeLoss",
     "CustomLoss",
     "HingeLoss",
     "HuberLoss",
@@ -18,4 +19,5 @@ __all__ = [
     "Proximal",
     "PseudoHuberLoss",
     "SquareLoss",
+    "SquaredHingeLoss",
 ]

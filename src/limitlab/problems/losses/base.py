@@ -27,13 +27,18 @@ class Proximal(NamedTuple):
 
 
 class AbstractLoss(eqx.Module):
-    """A loss per sample, paid for the output z when the label is y."""
+    """A loss per sample, paid for the output z when the label is y; ``smooth`` if it has no kinks."""
 
     convex: ClassVar[bool] = False
+    smooth: ClassVar[bool] = True
 
     @abstractmethod
     def value(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """The loss, elementwise."""
+
+    @abstractmethod
+    def gradient(self, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """First and second derivative of the loss in z, elementwise (beside a kink, if there is one)."""
 
 
 class AbstractConvexLoss(AbstractLoss):
@@ -54,7 +59,6 @@ class AbstractConvexLoss(AbstractLoss):
     """
 
     convex: ClassVar[bool] = True
-    smooth: ClassVar[bool] = True
     sharp: ClassVar[bool] = False
     even: ClassVar[bool] = False
     of: ClassVar[str]
@@ -95,8 +99,7 @@ class AbstractConvexLoss(AbstractLoss):
         _, pull, bend = self.proximal(self.variable(y, w), V)
         return (y * pull if self.of == "margin" else -pull), bend
 
-    def gradient(self, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """First and second derivative of the loss in z."""
+    def gradient(self, y, z):
         first, second = self.derivatives(self.variable(y, z))
         return (y * first if self.of == "margin" else -first), second
 

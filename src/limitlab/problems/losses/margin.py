@@ -5,9 +5,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from limitlab.numerics.checks import check_number
 from limitlab.problems.losses.base import AbstractConvexLoss, Proximal, implicit_root
 
-__all__ = ["HingeLoss", "LogisticLoss", "MaxMargin"]
+__all__ = ["HingeLoss", "LogisticLoss", "MaxMargin", "SquaredHingeLoss"]
 
 NEWTON_STEPS = 7  # from the lower bound below: rounding for every V from 1e-10 to 1e10
 
@@ -78,6 +79,31 @@ class HingeLoss(AbstractConvexLoss):
 
     def features(self, V):
         return (1.0, 1 - V), 0.0
+
+
+class SquaredHingeLoss(AbstractConvexLoss):
+    r""":math:`\tfrac12 \max(0, \kappa - yf)^2` with the margin kappa = ``margin``: at 0, that of a perceptron."""
+
+    of: ClassVar[str] = "margin"
+    sharp: ClassVar[bool] = True
+
+    margin: float = 1.0
+
+    def __check_init__(self):
+        check_number("SquaredHingeLoss", "margin", self.margin, remedy="Use 1 for the hinge, 0 for a perceptron.")
+
+    def scalar(self, t):
+        return jnp.square(jnp.maximum(0.0, self.margin - t)) / 2
+
+    def derivatives(self, t):
+        return -jnp.maximum(0.0, self.margin - t), jnp.where(t < self.margin, 1.0, 0.0)
+
+    def proximal(self, s, V):
+        pull = jnp.maximum(0.0, self.margin - s) / (1 + V)
+        return Proximal(s + V * pull, pull, jnp.where(s < self.margin, -1 / (1 + V), 0.0))
+
+    def features(self, V):
+        return (self.margin,), 0.0
 
 
 class MaxMargin(AbstractConvexLoss):

@@ -1,0 +1,74 @@
+"""Speed of descent on a fixed data set and of its dynamical mean-field theory, in one run. Compile apart."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from timing import Table, best, together
+
+import limitlab as ll
+
+ALPHA, RATE, STEPS = 3.0, 0.01, 200
+
+
+def problem(rule=None) -> ll.Problem:
+    return ll.Problem(
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Modulus(),
+        sample_ratio=ALPHA,
+        loss=ll.PhaseRetrievalLoss(),
+        start=ll.InformedStart(0.5),
+        algorithm=ll.GradientDescent(RATE) if rule is None else rule,
+    )
+
+
+@jax.jit
+def bare_products(X, w, count):
+    """The two products of a step, as often as there are steps."""
+
+    def step(_, w):
+        w = w + 1e-9 * (X.T @ (X @ w))
+        return w / jnp.linalg.norm(w)
+
+    return jax.lax.fori_loop(0, count, step, w)
+
+
+def main() -> None:
+    table = Table()
+    for d in (500, 2000):
+        X = jax.random.normal(jax.random.key(0), (int(ALPHA * d), d)) / np.sqrt(d)
+        w = jnp.ones(d)
+
+        def run(steps, d=d):
+            return ll.simulate(problem(), d=d, times=np.array([steps * RATE]), replicas=1).m.values
+
+        long, short, bare = together(
+            lambda: run(2 * STEPS), lambda: run(STEPS), lambda X=X, w=w: bare_products(X, w, STEPS), repeats=7
+        )
+        ratio = (long - short) / bare  # drawing the data and measuring cancel
+        table.add(f"GD step at d = {d} / its two matrix-vector products", f"{ratio:.2f}", "<= 1.3", ratio <= 1.3)
+    for steps in (100, 300):
+        times = np.array([steps * RATE])
+        limits = [
+            ll.DMFT(trajectories=4096, batches=1, identity=False, scheme=scheme) for scheme in ("causal", "iterated")
+        ]
+        fast, slow = (best(lambda x=x, t=times: ll.predict(problem(), x, times=t).m.values, repeats=2) for x in limits)
+        gap = max(float(abs(np.subtract(*(ll.predict(problem(), x, times=times).m.values for x in limits))).max()), 0.0)
+        table.add(
+            f"DMFT, {steps} steps, 4096 trajectories: iterated / causal", f"{slow / fast:.1f}", ">= 7", slow >= 7 * fast
+        )
+        table.add("   seconds: iterated, causal; difference of m", f"{slow:.2f}, {fast:.3f}; {gap:.0e}")
+    for steps in (150, 300):
+        for count in (4096, 8192):
+            limit = ll.DMFT(trajectories=count, batches=1)
+            took = best(
+                lambda x=limit, s=steps: ll.predict(problem(), x, times=np.array([s * RATE])).m.values, repeats=2
+            )
+            memory = ll.predict(problem(), limit, times=np.array([steps * RATE])).attrs["bytes_needed"] / 2**20
+            table.add(
+                f"   DMFT with identity, {steps} steps, {count} trajectories: seconds, MiB", f"{took:.2f}, {memory:.0f}"
+            )
+    print("\n" + table.markdown())
+
+
+if __name__ == "__main__":
+    main()

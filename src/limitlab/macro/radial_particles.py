@@ -1,0 +1,106 @@
+r"""The radial flow by particles: each is a quadrature node of the start, carried along with its weight.
+
+.. math::
+    r' = a\,E\big[(y - f)\,|x|\,\partial_s\sigma_s(b)\big] - \lambda r, \quad
+    b' = a\,E\big[(y - f)\,\partial_b\sigma_s(b)\big] - \lambda b, \quad
+    a' = \kappa\,E\big[(y - f)\,\sigma_s(b)\big] - \lambda a
+
+on the clock of the schedule. A kink of sigma at 0 can bring r to 0 in finite time; there it waits until it is pushed
+out again.
+"""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.macro.radial_law import Law, Units, make_law, network, norm_speeds, risks, seen
+from limitlab.macro.start_nodes import second_layer_nodes
+from limitlab.numerics.ode import integrate
+from limitlab.numerics.sphere import length_nodes
+from limitlab.problems.inputs import AnisotropicMixture
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import RandomStart
+
+__all__ = ["RadialPath", "follow", "start_units"]
+
+
+class RadialPath(NamedTuple):
+    """Units and outputs at the asked times, and how it ended."""
+
+    units: Units  # a (time, n), b (time, n), r (time, n, blocks)
+    weights: np.ndarray  # (n,)
+    f: np.ndarray  # (time, J)
+    risk: np.ndarray
+    status: str
+    end: float  # on the clock of the schedule
+    steps: int
+
+
+class _Flow(eqx.Module):
+    law: Law
+    weights: jax.Array
+    second_rate: jax.Array
+    bias_rate: jax.Array
+    decay: jax.Array
+
+
+def start_units(problem: Problem, d: float, level: int) -> tuple[Units, np.ndarray, bool]:
+    """Nodes of the law of units at time 0, their weights, and whether no finer rule exists."""
+    student, start = problem.student, problem.start
+    assert student is not None and isinstance(start, RandomStart)
+    a, a_weights, _, exact = second_layer_nodes(problem, level)
+    if start.sphere or math.isinf(d):
+        r, r_weights = np.ones(1), np.ones(1)
+    else:
+        (r, r_weights), exact = length_nodes(d, level, 12), False
+    b, b_weights = np.zeros(1), np.ones(1)
+    if student.bias == "trained" and float(start.bias_scale) > 0:
+        b, b_weights = np.polynomial.hermite_e.hermegauss(8 * level)
+        b, b_weights, exact = float(start.bias_scale) * b, b_weights / b_weights.sum(), False
+    grid = [axis.ravel() for axis in np.meshgrid(a, b, float(start.scale) * r, indexing="ij")]
+    weights = (a_weights[:, None, None] * b_weights[:, None] * r_weights).ravel()
+    norms = grid[2][:, None]
+    if isinstance(problem.inputs, AnisotropicMixture):
+        share = float(problem.inputs.fraction)
+        norms = norms * np.sqrt([share, 1 - share])
+    return Units(grid[0], grid[1], norms), weights, exact
+
+
+def drift(x: Units, flow: _Flow) -> Units:
+    """The motion of the units."""
+    inside = x._replace(r=jnp.maximum(x.r, 0.0))
+    (value, slope, pull), s = seen(flow.law, inside)
+    error = flow.law.weights * (flow.law.labels - (flow.weights * x.a) @ value)
+    speed = norm_speeds(flow.law, inside, pull, s, error) - flow.decay * inside.r
+    return Units(
+        flow.second_rate * (value @ error) - jnp.where(flow.second_rate > 0, flow.decay, 0.0) * x.a,
+        flow.bias_rate * (x.a * (slope @ error) - flow.decay * x.b),
+        jnp.where(x.r <= 0, jnp.maximum(speed, 0.0), speed),
+    )
+
+
+@eqx.filter_jit
+def _outputs(law: Law, weights: jax.Array, path: Units) -> jax.Array:
+    return jax.lax.map(lambda x: network(law, x, weights), path)
+
+
+def follow(problem: Problem, d: float, clock: np.ndarray, units: Units, weights: np.ndarray, rtol: float) -> RadialPath:
+    """Integrate the flow of given units through the asked times of the schedule's clock."""
+    student, rule = problem.student, problem.algorithm
+    assert student is not None
+    law = make_law(problem, d)
+    flow = _Flow(
+        law,
+        jnp.asarray(weights),
+        jnp.asarray(float(rule.second_layer_rate) if student.second_layer == "trained" else 0.0),  # type: ignore[union-attr]
+        jnp.asarray(1.0 if student.bias == "trained" else 0.0),
+        jnp.asarray(float(rule.weight_decay)),  # type: ignore[union-attr]
+    )
+    run = integrate(drift, Units(*map(jnp.asarray, units)), clock, flow, rtol=rtol, atol=1e-2 * rtol, solver="explicit")
+    path = run.values._replace(r=np.maximum(run.values.r, 0.0))
+    f = np.asarray(_outputs(law, flow.weights, Units(*map(jnp.asarray, path))))
+    return RadialPath(path, weights, f, np.asarray(risks(law, jnp.asarray(f))), run.status, run.end_time, run.steps)
