@@ -54,6 +54,11 @@ def global_minimum(problem: Problem, d: float = math.inf, tolerance: float = 1e-
     p = potentials(problem, d)
     if float(problem.algorithm.weight_decay):  # type: ignore[union-attr]
         raise InputError("global_minimum needs weight_decay=0; got a decay. Follow RadialFlow to its rest instead.")
+    if p.far is None:
+        raise InputError(
+            f"global_minimum needs a bounded activation; got {problem.student.activation!r}. Of unbounded ones ever "  # type: ignore[union-attr]
+            "fewer and longer units may be ever better, and no law need be the best."
+        )
     grid = radii(p, COARSE)
     atoms, weight = grid, _nearest(p, grid)
     gap = math.inf

@@ -182,6 +182,8 @@ def least(p: Potentials, error: np.ndarray, decay: float = 0.0) -> tuple[float, 
 
     grid = radii(p)
     values = psi(grid)
+    if p.far is None and values[-1] < np.min(values[:-1]):  # of an unbounded activation, and still falling
+        return -math.inf, math.inf
     best, place = float(np.min(values)), float(grid[int(np.argmin(values))])
     inner = np.nonzero((values[1:-1] <= values[:-2]) & (values[1:-1] <= values[2:]))[0] + 1
     for i in inner[np.argsort(values[inner])][:4]:

@@ -28,6 +28,17 @@ MODULES: dict[str, str] = {
     "landscape": "limitlab.gallery.landscape",
     "hard-phase": "limitlab.gallery.hard_phase",
     "binary-perceptron": "limitlab.gallery.binary_perceptron",
+    "gd-phase-retrieval": "limitlab.gallery.gd_phase_retrieval",
+    "over-parametrised": "limitlab.gallery.over_parametrised",
+    "persistent-sgd": "limitlab.gallery.persistent_sgd",
+    "persistent-random": "limitlab.gallery.persistent_random",
+    "atlas": "limitlab.gallery.atlas",
+    "isotropic": "limitlab.gallery.isotropic",
+    "critical-delta": "limitlab.gallery.critical_delta",
+    "bad-activation": "limitlab.gallery.bad_activation",
+    "width-law": "limitlab.gallery.width_law",
+    "noisy": "limitlab.gallery.noisy",
+    "anisotropic": "limitlab.gallery.anisotropic",
 }
 DEFAULT = "staircase"
 
@@ -54,8 +65,8 @@ ENTRIES: Mapping[str, Entry] = _Entries()
 def run_entry(entry: str | Entry, folder: str | Path, progress: Progress | None = None) -> Verdict:
     """Run a gallery entry, by its name or as an `Entry` of your own, and write all that belongs to it.
 
-    The folder receives ``figure.png``, one netCDF file per result, and ``verdict.txt`` with the claim, every
-    check and the versions that made it.
+    The folder receives ``figure.png``, one netCDF file per result, ``animation.gif`` if the entry has one, and
+    ``verdict.txt`` with the claim, every check and the versions that made it.
     """
     if isinstance(entry, str):
         if entry not in ENTRIES:

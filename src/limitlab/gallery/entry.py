@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from limitlab.results.store import save
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.animation import Animation
     from matplotlib.figure import Figure
 
 __all__ = ["Check", "Entry", "Verdict", "run"]
 
-FIGURE, VERDICT = "figure.png", "verdict.txt"
+FIGURE, ANIMATION, VERDICT = "figure.png", "animation.gif", "verdict.txt"
+FRAMES_PER_SECOND = 8
 
 
 class Check(NamedTuple):
@@ -49,6 +52,8 @@ class Entry:
         ``figure(data)`` draws the results.
     seconds
         About how long it takes on two cores.
+    animation
+        ``animation(data)`` shows them in motion, if that helps.
     """
 
     name: str
@@ -58,6 +63,7 @@ class Entry:
     check: "Callable[[dict[str, xr.Dataset]], list[Check]]"
     figure: "Callable[[dict[str, xr.Dataset]], Figure]"
     seconds: float
+    animation: "Callable[[dict[str, xr.Dataset]], Animation] | None" = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ class Verdict:
 def run(entry: Entry, folder: "str | Path", progress: Progress | None = None) -> Verdict:
     """Compute an entry, check its claim, fill a folder: figure.png, a netCDF file per result, verdict.txt.
 
-    Nothing is written before everything is computed. Each file appears whole or not at all, the verdict last.
+    An entry with an animation leaves animation.gif too. Nothing is written before everything is computed. Each file
+    appears whole or not at all, the verdict last.
     """
     folder = Path(folder)
     _check_folder(folder)
@@ -85,6 +92,7 @@ def run(entry: Entry, folder: "str | Path", progress: Progress | None = None) ->
     if not checks:
         raise InputError(f"{entry.name} checked nothing. Entry.check must return at least one Check.")
     figure = entry.figure(data)
+    film = None if entry.animation is None else _gif(entry.animation(data))
     verdict = Verdict(all(check.ok for check in checks), _text(entry, checks, time.perf_counter() - began), folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,6 +101,8 @@ def run(entry: Entry, folder: "str | Path", progress: Progress | None = None) ->
     for name, dataset in data.items():
         save(dataset, folder / f"{name}.nc")
     save_figure(figure, folder / FIGURE)
+    if film is not None:
+        write_whole(folder / ANIMATION, film)
     write_whole(folder / VERDICT, verdict.text.encode())
     return verdict
 
@@ -101,6 +111,15 @@ def _check_folder(folder: Path) -> None:
     """Better before the computation than after it."""
     if folder.exists() and not folder.is_dir():
         raise ResultFileError(f"{folder} is a file; a folder was needed for figure and data. Choose another name.")
+
+
+def _gif(animation: "Animation") -> bytes:
+    from matplotlib.animation import PillowWriter
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ANIMATION
+        animation.save(path, writer=PillowWriter(fps=FRAMES_PER_SECOND), dpi=100)
+        return path.read_bytes()
 
 
 def _text(entry: Entry, checks: list[Check], seconds: float) -> str:

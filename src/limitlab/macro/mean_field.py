@@ -72,7 +72,8 @@ class MeanField(AbstractLimit):
         grows with the square of the particles. "samples": means over fixed inputs, for all others. "auto": closed where
         it exists and for at most 256 particles.
     samples
-        Fixed inputs of each cloud, and of the test set of the risk.
+        Fixed inputs of each cloud, and of the test set of the risk. Units fit the ones they see: with 100 units in 20
+        dimensions and 16384 samples their norms end 0.4 % too low.
     step
         Longest step of Euler and Maruyama at temperature > 0, on the clock of the schedule.
     """

@@ -19,14 +19,22 @@ from limitlab.problems.problem import Problem
 
 __all__ = ["SampleField", "sample_field", "sample_pull", "sample_risk"]
 
+CACHE = 2**16  # numbers of units x samples (512 KiB)
+LEAST = 32  # samples at a time
+
 
 class SampleField(eqx.Module):
-    """Samples z (pieces, CHUNK, d) with labels (pieces, CHUNK); ``values``: a trained second layer asks for more."""
+    """Samples (z, 1) (S, d + 1) with labels (S,); ``values``: a trained second layer asks for more."""
 
     activation: Activation
     z: jax.Array
     y: jax.Array
     values: bool = eqx.field(static=True)
+
+    def pieces(self, units: int) -> tuple[jax.Array, jax.Array]:
+        """As many samples at a time as keep units x samples within the cache."""
+        size = min(CHUNK, max(LEAST, 1 << (CACHE // units).bit_length() - 1))
+        return self.z.reshape(-1, size, self.z.shape[1]), self.y.reshape(-1, size)
 
 
 def sample_field(problem: Problem, d: int, samples: int, key: jax.Array) -> SampleField:
@@ -37,42 +45,42 @@ def sample_field(problem: Problem, d: int, samples: int, key: jax.Array) -> Samp
     x, y = drawn.x, drawn.y
     if drawn.mirrored:
         x, y = jnp.concatenate([x, -x]), jnp.concatenate([y, y])
-    z = jnp.sqrt(float(d)) * x.reshape(-1, CHUNK, d)
-    return SampleField(student.activation, z, y.reshape(-1, CHUNK), student.second_layer == "trained")
+    z = jnp.concatenate([jnp.sqrt(float(d)) * x, jnp.ones((len(y), 1))], axis=1)
+    return SampleField(student.activation, z, y, student.second_layer == "trained")
 
 
 def sample_pull(field: SampleField, cloud: Cloud) -> Cloud:
     r""":math:`-\nabla\Psi` at every unit of one cloud, as `closed_pull`, without its own part of f."""
     a, b, theta = cloud
     images, m, d = theta.shape
-    value_of, slope_of = unit_functions(field.activation)
-    rows, biases = theta.reshape(-1, d), b.reshape(-1, 1)
-    others = images * (m - 1)
+    value_of, _ = unit_functions(field.activation)
+    rows = jnp.concatenate([theta, b[..., None]], axis=-1).reshape(-1, d + 1)
 
     def add(total, piece):
         z, y = piece
-        lam = rows @ z.T + biases
-        value = value_of(lam)
-        own = jnp.sum(a[..., None] * value.reshape(images, m, -1), axis=0)
-        error = jnp.broadcast_to(y - (jnp.sum(own, axis=0) - own) / others, (images, *own.shape)).reshape(lam.shape)
-        push = slope_of(lam) * error
+        # Value and slope from one pass over the fields; kept, or the compiler takes the function again for each use.
+        value, back = jax.lax.optimization_barrier(jax.vjp(value_of, rows @ z.T))
+        own = jnp.einsum("im,ims->ms", a, value.reshape(images, m, -1)) / (images * (m - 1))
+        error = (y - jnp.ones(m) @ own) + own
+        error = jnp.broadcast_to(error, (images, *error.shape)).reshape(value.shape)
         da = jnp.sum(value * error, axis=1) if field.values else jnp.zeros(images * m)
-        return (total[0] + da, total[1] + jnp.sum(push, axis=1), total[2] + push @ z), None
+        return (total[0] + da, total[1] + back(error)[0] @ z), None
 
-    zero = (jnp.zeros(images * m), jnp.zeros(images * m), jnp.zeros_like(rows))
-    da, db, dtheta = (x / field.y.size for x in jax.lax.scan(add, zero, (field.z, field.y))[0])
-    return Cloud(da.reshape(a.shape), a * db.reshape(b.shape), a[..., None] * dtheta.reshape(theta.shape))
+    zero = (jnp.zeros(images * m), jnp.zeros_like(rows))
+    da, moved = (x / len(field.y) for x in jax.lax.scan(add, zero, field.pieces(images * m))[0])
+    moved = a[..., None] * moved.reshape(images, m, d + 1)
+    return Cloud(da.reshape(a.shape), moved[..., d], moved[..., :d])
 
 
 def sample_risk(field: SampleField, clouds: Cloud) -> jax.Array:
     r""":math:`\tfrac12 E(y - f_A)(y - f_B)` of two clouds on the samples."""
     value_of, _ = unit_functions(field.activation)
     n, d = clouds.a[0].size, clouds.theta.shape[-1]
-    a, b, theta = clouds.a.reshape(2, n), clouds.b.reshape(-1, 1), clouds.theta.reshape(-1, d)
+    a, rows = clouds.a.reshape(2, n), jnp.concatenate([clouds.theta, clouds.b[..., None]], axis=-1)
 
     def add(total, piece):
         z, y = piece
-        value = value_of(theta @ z.T + b).reshape(2, n, -1)
+        value = value_of(rows.reshape(-1, d + 1) @ z.T).reshape(2, n, -1)
         return total + jnp.sum(jnp.prod(y - jnp.einsum("cn,cns->cs", a, value) / n, axis=0)), None
 
-    return jax.lax.scan(add, jnp.zeros(()), (field.z, field.y))[0] / (2 * field.y.size)
+    return jax.lax.scan(add, jnp.zeros(()), field.pieces(2 * n))[0] / (2 * len(field.y))

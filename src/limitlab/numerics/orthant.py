@@ -4,7 +4,7 @@ r"""Two correlated normals that both exceed a threshold.
     L(h, k; \rho) = P(U > h, V > k) = \Phi(-h)\Phi(-k) + \frac1{2\pi}\int_0^X \frac{e^{-Q(x)}}{\cosh x}\,dx, \qquad
     Q(x) = \frac{h^2 + k^2}4 + \frac{(h - k)^2}8 e^{2x} + \frac{(h + k)^2}8 e^{-2x}
 
-with :math:`X = \mathrm{artanh}\,\rho`: Plackett's integral over the correlation, in a variable in which it is smooth, by
+with :math:`X = \mathrm{artanh}\,\rho`: Plackett's integral over the correlation in a variable that keeps it smooth, by
 Gauss nodes. Beyond X = `FAR` the integral from X to infinity is taken off :math:`L(h, k; 1) = \Phi(-\max(h, k))`
 instead. There :math:`s = e^{-x}` is small, and all but :math:`e^{-(h - k)^2/8s^2}` is expanded in s^2:
 

@@ -1,8 +1,9 @@
 r"""Smoothing of a scalar function by one coordinate of a random direction, and the law of a Gaussian vector's length.
 
-.. math:: \sigma_s(m) = E\,\sigma(m + s\,G_d), \qquad G_d = \sqrt d\,\omega_1, \quad \omega \text{ uniform on the sphere of } R^d
+.. math:: \sigma_s(m) = E\,\sigma(m + s\,G_d), \qquad G_d = \sqrt d\,\omega_1, \quad \omega \text{ uniform on the sphere}
 
-:math:`G_d` has variance 1 and tends to a Gaussian: these are the smoothers of `limitlab.numerics.smoothing` at finite d.
+:math:`G_d` has variance 1 and tends to a Gaussian: these are the smoothers of `limitlab.numerics.smoothing` at finite
+d.
 With :math:`z = (t - m)/s`, a kink at t needs
 
 .. math::
@@ -34,20 +35,27 @@ LONG = 6.0  # of a chi variable, whose deviation is about 0.7
 
 
 def _log_c(d: int) -> float:
-    return float(gammaln(d / 2) - gammaln((d - 1) / 2) - 0.5 * math.log(math.pi))
+    """log c_d; by Stirling's series for large d, where the difference of two log-gammas has lost its digits."""
+    a = (d - 1) / 2
+    if d < 100:
+        return float(gammaln(a + 0.5) - gammaln(a) - 0.5 * math.log(math.pi))
+    return 0.5 * math.log(a / math.pi) - 1 / (8 * a) + 1 / (192 * a**3) - 1 / (640 * a**5)
 
 
 @cache
 def _tail_table(d: int) -> tuple[float, float, np.ndarray]:
-    r"""P(G_d > z) as quintic pieces in the angle :math:`\cos\phi = z/\sqrt d`, in which it is smooth up to the pole."""
-    low = math.acos(min(1.0, FAR / math.sqrt(d)))
-    phi = np.linspace(low, math.pi / 2, CELLS + 1)
-    h = phi[1] - phi[0]
-    sine, cosine = np.maximum(np.sin(phi), 0.0), np.cos(phi)
-    value = 0.5 * betainc((d - 1) / 2, 0.5, sine**2)
+    r"""P(G_d > z) as quintic pieces in the latitude :math:`\sin\psi = z/\sqrt d`, in which it is smooth up to the pole.
+
+    The pieces run from the highest latitude that matters down to the equator."""
+    top = math.asin(min(1.0, FAR / math.sqrt(d)))
+    psi = np.linspace(top, 0.0, CELLS + 1)
+    h = top / CELLS
+    sine = np.sin(psi)
+    log_cosine = np.where(sine < 1, 0.5 * np.log1p(-np.minimum(np.square(sine), 1 - 1e-16)), -1e3)  # -1e3: the pole
+    value = 0.5 * (1 - betainc(0.5, (d - 1) / 2, np.minimum(np.square(sine), 1.0)))
     c = math.exp(_log_c(d))
-    slope = c * sine ** (d - 2) * h
-    bend = c * (d - 2) * sine ** max(d - 3, 0) * cosine * h**2
+    slope = c * np.exp((d - 2) * log_cosine) * h
+    bend = c * (d - 2) * np.exp(max(d - 3, 0) * log_cosine) * sine * h**2
     v0, v1, s0, s1, b0, b1 = value[:-1], value[1:], slope[:-1], slope[1:], bend[:-1], bend[1:]
     gap = v1 - v0
     pieces = [
@@ -58,14 +66,14 @@ def _tail_table(d: int) -> tuple[float, float, np.ndarray]:
         -15 * gap + 8 * s0 + 7 * s1 + 1.5 * b0 - b1,
         6 * gap - 3 * (s0 + s1) - 0.5 * b0 + 0.5 * b1,
     ]
-    return low, h, np.stack(pieces)
+    return top, h, np.stack(pieces)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _tail(z, d: int):
-    low, h, pieces = _tail_table(d)
+    top, h, pieces = _tail_table(d)
     x = jnp.clip(jnp.abs(z) / math.sqrt(d), 0.0, 1.0)
-    place = jnp.clip((jnp.arccos(x) - low) / h, 0.0, CELLS)
+    place = jnp.clip((top - jnp.arcsin(x)) / h, 0.0, CELLS)
     cell = jnp.minimum(place.astype(int), CELLS - 1)
     u = place - cell
     c = jnp.asarray(pieces)[:, cell]
@@ -76,9 +84,15 @@ def _tail(z, d: int):
 @_tail.defjvp
 def _tail_slope(d: int, point, direction):
     (z,), (dz,) = point, direction
-    inside = 1 - jnp.square(z) / d
-    density = math.exp(_log_c(d)) / math.sqrt(d) * jnp.where(inside > 0, inside, 1.0) ** ((d - 3) / 2)
-    return _tail(z, d), -jnp.where(inside > 0, density, 0.0) * dz
+    density = math.exp(_log_c(d)) / math.sqrt(d) * _cosine_power(z, d, d - 3)
+    return _tail(z, d), -density * dz
+
+
+def _cosine_power(z, d: int, power: int):
+    """(1 - z^2/d)^(power/2) on the sphere, 0 beyond it."""
+    share = jnp.square(z) / d
+    inside = share < 1
+    return jnp.where(inside, jnp.exp(power / 2 * jnp.log1p(-jnp.where(inside, share, 0.0))), 0.0)
 
 
 class SpherePiecewise(AbstractSmoother):
@@ -102,8 +116,7 @@ class SpherePiecewise(AbstractSmoother):
         for bend, place in zip(self.bends, self.places, strict=True):
             z = (place - m) / width
             above = _tail(z, self.d)
-            inside = 1 - jnp.square(z) / self.d
-            moment = factor * jnp.where(inside > 0, jnp.where(inside > 0, inside, 1.0) ** ((self.d - 1) / 2), 0.0)
+            moment = factor * _cosine_power(z, self.d, self.d - 1)
             value = value + bend * (width * moment - (place - m) * above)
             slope, pull = slope + bend * above, pull + bend * moment
         return Smoothed(value, slope, pull)
@@ -132,10 +145,10 @@ class DirectionSmoother(AbstractSmoother):
         if self.d < SMALL:
             x, weights = roots_gegenbauer(self.nodes, (self.d - 2) / 2) if self.d > 2 else roots_chebyt(self.nodes)
             return math.sqrt(self.d) * x, weights / weights.sum()
-        reach = math.acos(min(1.0, REACH / math.sqrt(self.d)))
-        phi = np.linspace(reach, math.pi - reach, self.nodes)
-        weights = np.sin(phi) ** (self.d - 2)
-        return math.sqrt(self.d) * np.cos(phi), weights / weights.sum()
+        top = math.asin(min(1.0, REACH / math.sqrt(self.d)))
+        sine = np.sin(np.linspace(-top, top, self.nodes))
+        weights = np.exp((self.d - 2) / 2 * np.log1p(-np.minimum(np.square(sine), 1 - 1e-16)))
+        return math.sqrt(self.d) * sine, weights / weights.sum()
 
     def __call__(self, m, s):
         G, weights = map(jnp.asarray, self._rule())
