@@ -247,7 +247,7 @@ def test_a_wall_at_zero():
     assert float(flow.r[-1].max()) == 0.0 and str(flow.status.values) == "ok"
     for risk in (
         flow.risk,
-        ll.predict(small, ll.RadialFlow(d=40, method="jko", nodes=12, step=0.05), times=times).risk,
+        ll.predict(small, ll.RadialFlow(d=40, method="jko", nodes=12), times=times).risk,
     ):
         assert float(risk[-1]) == pytest.approx(((1 + 2.5) ** 2 + (1 - 2.5) ** 2) / 4, abs=1e-9)
     assert float(ll.predict(problem(0.5, 0.4, BAD), ll.RadialFlow(d=320, nodes=48), times=times).risk[-1]) < 0.02

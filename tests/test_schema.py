@@ -1,6 +1,7 @@
 """One Dataset for simulations and predictions: stamped, labelled, and nothing silent in it."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,3 +174,9 @@ def test_validate_reads_what_dataset_writes_and_refuses_the_rest():
     old.attrs["schema_version"] = 0
     with pytest.raises(InputError, match="schema version 0"):
         validate(old)
+
+
+def test_the_page_on_the_schema_names_every_dimension_and_variable():
+    page = (Path(__file__).parents[1] / "docs" / "schema.md").read_text()
+    missing = [name for name in (*RESERVED_DIMENSIONS, *VARIABLES) if f"| `{name}` |" not in page]
+    assert not missing

@@ -148,16 +148,15 @@ def _draw(axes: "Axes", pair: "Sequence[xr.Dataset]", name: str, colour: str, ma
     axes.errorbar(sim.time[SHOWN], mean[SHOWN], error[SHOWN], color=colour, **_points(marker))
 
 
-def _points(marker: str) -> dict:
+def _points(marker: str, line: str = "") -> dict:
     """Those of SGD are open and larger: they lie on those of GD."""
     shape = {"ms": 7, "mfc": "none"} if marker == "s" else {"ms": 4}
-    return {"fmt": marker, "elinewidth": 1, "capsize": 2, **shape}
+    return {"fmt": marker + line, "elinewidth": 1, "capsize": 2, **shape}
 
 
 def _legend(lower: "list[Axes]", runs: int) -> None:
     for rule, (colour, marker, line) in STYLES.items():
-        points = _points(marker)
-        lower[0].errorbar([], [], [], color=colour, label=LABELS[rule], **points | {"fmt": marker + line})
+        lower[0].errorbar([], [], [], color=colour, label=LABELS[rule], **_points(marker, line))
     told = f"points: mean of {runs} runs ± standard error"
     lower[1].errorbar([], [], [], fmt="o", color="0.3", ms=4, label=told)
     lower[1].plot([], [], color="0.3", label="lines: DMFT")

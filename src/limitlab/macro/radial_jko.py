@@ -4,7 +4,8 @@ r"""The radial flow by proximal steps in the Wasserstein metric (Jordan, Kinderl
           + \frac1{2h} \sum_i w_i (X_i - X_i^{\rm old})^2
 
 for nodes X of fixed weights w: in one dimension the optimal transport keeps their order, and the step is the implicit
-Euler step of the particles. First order in h; stable however stiff the flow is. Each step is solved by Newton's method.
+Euler step of the particles. First order in h; stable however stiff the flow is. Each step is solved by Newton's method;
+one that is too long to find a minimum near by ends the run as "not_converged".
 """
 
 import equinox as eqx
@@ -30,7 +31,7 @@ def _speed(law: Law, weights: jax.Array, a: jax.Array, decay: jax.Array, r: jax.
 
 
 def _step(law, weights, a, decay, old, h):
-    """One proximal step: the new radii and whether Newton's method met its tolerance."""
+    """One proximal step: the new radii and whether they are a minimum to the tolerance of Newton's method."""
 
     def residual(r):
         return r - old - h * _speed(law, weights, a, decay, r)
@@ -59,7 +60,12 @@ def _step(law, weights, a, decay, old, h):
         return (left > SMALL) & (count < NEWTON)
 
     r, left, _ = jax.lax.while_loop(going, newton, (old, size(old), 0))
-    return r, left <= 1e3 * SMALL
+    live = free(r, residual(r))
+    # The Hessian of what is minimised, up to a congruence: a step too long may end where it is stationary, not least.
+    root = jnp.sqrt(weights)
+    hessian = root[:, None] * jax.jacfwd(residual)(r) / root[None, :]
+    hessian = jnp.where(live[:, None] & live[None, :], (hessian + hessian.T) / 2, jnp.eye(len(r)))
+    return r, (left <= 1e3 * SMALL) & (jnp.linalg.eigvalsh(hessian)[0] > 0)
 
 
 @eqx.filter_jit

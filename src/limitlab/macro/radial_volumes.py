@@ -25,6 +25,7 @@ from limitlab.problems.problem import Problem
 __all__ = ["Grid", "VolumePath", "entropy", "make_grid", "spread", "start_masses"]
 
 COURANT = 0.9
+SMEAR = 0.02  # what implicit steps may add to the temperature, as a share of it
 EDGE = 1e-9  # mass in the last cell at which the grid is too short
 MOST_STEPS = 5_000_000
 
@@ -121,7 +122,8 @@ def _bernoulli(x: jax.Array) -> jax.Array:
 def _fitted(grid: Grid, masses: jax.Array, left: jax.Array, longest: jax.Array) -> tuple[jax.Array, jax.Array]:
     """One implicit step whose rest is the Boltzmann law of the field, for every width of the cells."""
     v, h, T = speeds(grid, masses @ grid.features), grid.width, grid.temperature
-    dt = jnp.minimum(left, longest)
+    speed = jnp.sum(masses[:-1] * jnp.square(v))  # implicit steps diffuse by v^2 dt/2, which must be little against T
+    dt = jnp.minimum(left, jnp.minimum(longest, SMEAR * 2 * T / jnp.maximum(speed, 1e-300)))
     right, back = T / h**2 * _bernoulli(-v * h / T) * dt, T / h**2 * _bernoulli(v * h / T) * dt
     diagonal = 1 + jnp.append(right, 0.0) + jnp.append(0.0, back)
     lower, upper = jnp.append(0.0, -right), jnp.append(-back, 0.0)

@@ -1,6 +1,6 @@
 r"""Smoothing of a scalar function by one coordinate of a random direction, and the law of a Gaussian vector's length.
 
-.. math:: \sigma_s(m) = E\,\sigma(m + s\,G_d), \qquad G_d = \sqrt d\,\omega_1, \quad \omega \text{ uniform on the sphere}
+.. math:: \sigma_s(m) = E\,\sigma(m + s\,G_d), \qquad G_d = \sqrt d\,\omega_1, \quad |\omega| = 1 \text{ at random}
 
 :math:`G_d` has variance 1 and tends to a Gaussian: these are the smoothers of `limitlab.numerics.smoothing` at finite
 d.

@@ -4,7 +4,8 @@ r"""Gradient rules on a fixed data set of n samples.
           w \leftarrow (1 - \eta\lambda)\, w - \eta G + \sqrt{2T\eta}\, N(0, I_d)
 
 with eta = ``learning_rate``, lambda = ``penalty``, masks sigma_mu and a temperature T that depend on the rule; then, if
-``spherical``, w is put back on the sphere :math:`|w|^2 = d`. Clock of all: t = learning_rate * step.
+``spherical``, w is put back on the sphere :math:`|w|^2 = d`. Clock of all: t = learning_rate * step
+(over the width of a wide student of squares, see `MatrixFlow`).
 """
 
 from typing import ClassVar
