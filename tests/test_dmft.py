@@ -324,6 +324,25 @@ def test_a_random_start_is_stuck_without_a_dimension_and_says_so():
     limit = ll.predict(problem, DMFT(trajectories=N, batches=2), [0.0, 0.2])
     assert np.max(np.abs(limit.m[0])) == 0
     assert "never left" in limit.attrs["note"]
-    finite = ll.predict(problem, DMFT(trajectories=N, batches=2, d=100), [0.0, 0.2])
-    np.testing.assert_allclose(finite.m[0], 0.1)
+    finite = ll.predict(problem, DMFT(trajectories=N, batches=2, d=4), [0.0, 0.2])
+    np.testing.assert_allclose(finite.m[0], 0.5)
     assert json.loads(finite.attrs["problem"])["start"]["kind"] == "RandomStart"
+
+
+def test_without_a_sign_no_overlap_grows_from_zero():
+    steep = ll.library.descent_phase_retrieval(6.0, ll.GradientDescent(0.01), overlap=0.0)
+    flow = ll.predict(steep, ll.DMFT(trajectories=256, batches=2), times=np.array([0.0, 0.5]))
+    assert np.all(flow.m.values == 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "rate", "start", "pattern"),
+    [
+        (ll.DMFT(trajectories=256, batches=1, d=1e4), 0.01, None, "Monte-Carlo noise"),
+        (ll.DMFT(trajectories=256, batches=1), 0.08, 0.5, "overshoot"),
+    ],
+)
+def test_what_few_trajectories_cannot_do_is_said_before(limit, rate, start, pattern):
+    learner = ll.library.descent_phase_retrieval(1.0, ll.GradientDescent(rate), overlap=start)
+    with pytest.warns(ll.AccuracyWarning, match=pattern):
+        ll.predict(learner, limit, times=np.array([0.0, rate]))

@@ -250,3 +250,18 @@ def test_bad_input_is_refused_in_words(monkeypatch):
         ll.simulate(dataclasses.replace(mixture(), start=ll.InformedStart(overlap=0.3)), d=D, times=[0.1])
     monkeypatch.setattr(mixture_sgd, "MODEST", 3)
     assert "r" not in ll.simulate(mixture(), d=D, times=[0.0])
+
+
+def test_a_sampler_that_ignores_its_key_is_refused():
+    """NumPy's random numbers would be drawn once, when the step is compiled."""
+    import numpy as np
+
+    frozen = ll.Problem(
+        inputs=ll.CustomInputs(lambda key, count, d: (np.random.default_rng().normal(size=(count, d)), np.ones(count))),
+        student=ll.Committee(width=3, activation="tanh"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(),
+        algorithm=ll.OnlineSGD(learning_rate=1.0),
+    )
+    with pytest.raises(ll.InputError, match="every key"):
+        ll.simulate(frozen, d=4, times=[0.1])

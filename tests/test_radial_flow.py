@@ -126,6 +126,15 @@ def test_risks_agree_with_independent_code(delta, d):
     assert str(here.status.values) == "ok"
 
 
+def test_panels_are_split_where_the_start_is_torn_apart():
+    """At small d some norms run away and others stay: equal panels would need thousands of nodes."""
+    learner, times = problem(0.9, 0.3), np.array([0.0, 3.0])
+    flow = ll.predict(learner, ll.RadialFlow(d=10), times=times)
+    plain = ll.predict(learner, ll.RadialFlow(d=10, nodes=96), times=times)
+    assert flow.attrs["node_error"] < 1e-7 and flow.sizes["particle"] < 600
+    assert abs(float(plain.risk[1] - flow.risk[1])) > 1e-6
+
+
 def test_the_clock_is_not_that_of_the_paper():
     times = np.array([0.2, 1.0])
     here = ll.predict(problem(0.5), ll.RadialFlow(), times=times)
@@ -314,6 +323,8 @@ def test_what_the_limit_does_not_know_is_said(learner, limit, pattern):
         (lambda: ll.RadialFlow(d=0), "d must be"),
         (lambda: ll.RadialFlow(d=2.5), "d must be"),
         (lambda: ll.RadialFlow(reach=-1.0), "reach"),
+        (lambda: ll.RadialFlow(nodes=13), "multiple of 12"),
+        (lambda: ll.predict(problem(), ll.RadialFlow(d=20, method="volumes", cells=10**9), times=[1.0]), "GiB"),
         (lambda: ll.RadialFlow(method="upwind"), "method"),
         (lambda: ll.IsotropicMixture(1.0), "delta"),
         (lambda: ll.OnlineSGD(learning_rate=1.0, temperature=-0.1), "temperature"),

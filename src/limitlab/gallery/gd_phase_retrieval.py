@@ -97,7 +97,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
         ),
         Check(
             f"at alpha = {last:g} most of its runs succeed",
-            least > 0.75,
+            least > 0.7,
             f"{', '.join(f'{found_of(ds, last)} at d = {d}' for d, ds in curves.items())}; at least {least:.2f} (95 %)",
         ),
         Check(

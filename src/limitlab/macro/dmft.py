@@ -1,6 +1,7 @@
 """Dynamical mean-field theory: descent on a fixed data set as d goes to infinity, at a finite step."""
 
 import json
+import warnings
 from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
 from limitlab.macro.dmft_paths import draw_sample
 from limitlab.macro.dmft_report import report
 from limitlab.macro.dmft_rows import Kernels, Model, Scheme
@@ -20,6 +21,7 @@ from limitlab.micro.march import check_memory
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_times
 from limitlab.numerics.trees import traced
 from limitlab.problems.descent_requirements import check_descent, start_overlaps
+from limitlab.problems.losses import PhaseRetrievalLoss
 from limitlab.problems.problem import Problem
 from limitlab.spec import spec_hash
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DMFT"]
 
+BLURRED = 2.0  # an overlap of the start below this many sqrt(alpha/trajectories) is lost in their noise
+OVERSHOOTS = 1.6  # eta h^2 of the largest field; batches were lost from 1.65 on
 RIDGE = 0.1  # of the identity, in units of C_z; 0.01 gives the same
 KINK_RIDGE = 0.01  # where the identity alone gives K, a larger one biases it
 
@@ -52,7 +56,8 @@ class DMFT(AbstractLimit):
     :math:`\alpha E[g^t h^t]` differs from what the kernels say. The dimension ``replica`` counts batches: independent
     solutions, whose scatter is the Monte-Carlo error.
 
-    Memory: 24 + 9 probes bytes per trajectory and step, one batch at a time. Work: 6 trajectories * steps^2.
+    Memory: 24 + 9 probes bytes per trajectory and step, and blocks of steps beyond the last (``bytes_needed`` has all),
+    one batch at a time. Work: 6 trajectories * steps^2.
 
     Parameters
     ----------
@@ -154,8 +159,31 @@ class DMFT(AbstractLimit):
             "batches, a shorter time, or a larger learning_rate.",
             by="DMFT",
         )
-        warn_if_unstable("DMFT", problem)
+        self._warn(problem, unstable=warn_if_unstable("DMFT", problem))
         return steps
+
+    def _warn(self, problem: Problem, unstable: bool) -> None:
+        """Two ways in which finitely many trajectories are worse than the theory they stand for."""
+        rule, loss, ratio = problem.need("algorithm", "loss", "sample_ratio", by="DMFT")
+        m, blur = abs(start_overlaps(problem, self.d)[0]), float(np.sqrt(ratio / self.trajectories))
+        if problem.channel.even and 0 < m < BLURRED * blur:
+            warnings.warn(
+                f"DMFT: the overlap {m:.2g} of the start is not well above what {self.trajectories} trajectories "
+                f"resolve (about {blur:.2g}): how it grows from there is Monte-Carlo noise. Use trajectories="
+                f"{int(ratio * (BLURRED / m) ** 2) + 1} or more, or simulate.",
+                AccuracyWarning,
+                stacklevel=5,
+            )
+        longest = 4 * np.log(self.trajectories)  # the largest h^2 among draws of variance 2
+        reach = float(rule.learning_rate) * float(rule.factor) * 4 * float(getattr(loss, "prefactor", 0.0)) * longest
+        if isinstance(loss, PhaseRetrievalLoss) and reach > OVERSHOOTS and not unstable:
+            warnings.warn(
+                f"DMFT: at learning_rate={float(rule.learning_rate):g} steps of rare trajectories with a large field "
+                f"overshoot, and may carry a batch away (simulations bear more). Use a learning_rate below "
+                f"{float(rule.learning_rate) * OVERSHOOTS / reach:.2g}; the status says which batches diverged.",
+                AccuracyWarning,
+                stacklevel=5,
+            )
 
     def _bytes(self, steps: int) -> int:
         return bytes_needed(self.trajectories, self.probes, steps, block_length(steps), self.scheme == "iterated")
@@ -177,7 +205,8 @@ class DMFT(AbstractLimit):
     def _model(self, problem: Problem) -> Model:
         rule, loss, ratio = problem.need("algorithm", "loss", "sample_ratio", by="DMFT")
         rho = float(problem.teacher.prior.second_moment)  # type: ignore[union-attr]
-        return Model(*traced((rule, loss)), jnp.asarray(float(ratio)), jnp.asarray(rho), self._scheme(problem))
+        scheme, even = self._scheme(problem), bool(problem.channel.even)
+        return Model(*traced((rule, loss)), jnp.asarray(float(ratio)), jnp.asarray(rho), scheme, even)
 
     def _begin(self, problem: Problem, index: int, last: int) -> Batch:
         model, key = self._model(problem), self._key(index)

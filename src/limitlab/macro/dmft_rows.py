@@ -44,13 +44,14 @@ class Scheme(eqx.Module):
 
 
 class Model(eqx.Module):
-    """The learning rule, the loss, alpha = n/d, rho = |w*|^2/d, and how to solve."""
+    """The learning rule, the loss, alpha = n/d, rho = |w*|^2/d, how to solve; ``even``: labels without a sign."""
 
     rule: AbstractDescent
     loss: AbstractLoss
     alpha: jax.Array
     rho: jax.Array
     scheme: Scheme
+    even: bool = eqx.field(static=True, default=False)
 
 
 class Row(NamedTuple):
@@ -126,13 +127,15 @@ def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
         K = jnp.where(index == t, K, 0.0)
     q = jnp.where(upto, Y + k.Cz @ K, 0.0)
     Q = M_C[t] + K @ Y + K @ q
-    a, e, heat = _step_sizes(rule, rho, k.m[t], row.mu, Cz_t[t], q[t], Q)
-    m = a * k.m[t] - e * row.mu
+    # From m = 0 labels without a sign give E[h0 g] = 0 by symmetry; its sampled value would grow.
+    mu = jnp.where(k.m[t] == 0, 0.0, row.mu) if model.even else row.mu
+    a, e, heat = _step_sizes(rule, rho, k.m[t], mu, Cz_t[t], q[t], Q)
+    m = a * k.m[t] - e * mu
     corner = jnp.square(a) * Cz_t[t] - 2 * a * e * q[t] + jnp.square(e) * Q + jnp.square(heat)
     new = jnp.where(upto, a * Cz_t - e * q, 0.0).at[t + 1].set(corner)
     R = jnp.where(past, a * k.R[t] - e * (K @ k.R), 0.0).at[t].set(-e)
     if rule.spherical:
-        sound = jnp.square(rule.learning_rate) * (Q + jnp.square(row.mu) / rho) <= LONGEST**2
+        sound = jnp.square(rule.learning_rate) * (Q + jnp.square(mu) / rho) <= LONGEST**2
     else:
         sound = corner + jnp.square(m) / rho <= FIELD_BOUND**2
     alive = k.alive & sound & jnp.isfinite(m + corner)

@@ -2,6 +2,7 @@ r"""Rotation-invariant networks on mixtures: the flow of the law of norms."""
 
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -10,9 +11,12 @@ import numpy as np
 from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.radial_jko import proximal
-from limitlab.macro.radial_particles import RadialPath, follow, start_units
+from limitlab.macro.radial_law import make_law
+from limitlab.macro.radial_particles import ORDER, RadialPath, follow, start_units, unresolved
 from limitlab.macro.radial_volumes import VolumePath, entropy, make_grid, spread, start_masses
+from limitlab.micro.march import check_memory
 from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.numerics.sphere import length_edges
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
 from limitlab.problems.problem import Problem
 from limitlab.problems.requirements import check_labelled
@@ -24,7 +28,9 @@ __all__ = ["RadialFlow", "clock_of"]
 LEVELS = (2, 4, 8, 16, 32)  # panels of 12 nodes in the norm of the start
 MOST_UNITS = 4096
 JKO_LEVEL = 4
-WORRY = 1e-5
+WORRY = 1e-6
+SPLITS = 14
+DATA = 128  # nodes of the data from d = 10 on
 STRETCHES = 8  # how often a grid that mass reaches the edge of is made longer
 STEP = 0.01
 
@@ -52,7 +58,7 @@ class RadialFlow(AbstractLimit):
         order in the cells). "jko": proximal steps in the Wasserstein metric (first order in ``step``). The last two
         need units without bias and with one fixed output weight.
     nodes
-        Nodes of the start (a multiple of 12) instead of doubling them until the risk moves by less than ``tolerance``.
+        Nodes of the start (a multiple of 12), instead of panels split until the risk moves by less than ``tolerance``.
     tolerance, rtol
         Change of the risk on doubling the nodes that is accepted (``node_error`` says what it was); of the integrator.
     cells, reach
@@ -84,7 +90,9 @@ class RadialFlow(AbstractLimit):
         if self.method is not None:
             check_choice(name, "method", self.method, ("particles", "volumes", "jko"))
         if self.nodes is not None:
-            check_integer(name, "nodes", self.nodes, low=12, remedy="Use a multiple of 12, such as 48.")
+            check_integer(name, "nodes", self.nodes, low=ORDER, remedy=f"Use a multiple of {ORDER}, such as 48.")
+            if self.nodes % ORDER:
+                raise InputError(f"{name}.nodes must be a multiple of {ORDER}, the nodes of a panel; got {self.nodes}.")
         check_number(name, "tolerance", self.tolerance, low=1e-13, high=1.0, remedy="Use a tolerance such as 1e-8.")
         check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-10.")
         check_integer(name, "cells", self.cells, low=8, remedy="Use 400 or more.")
@@ -132,6 +140,7 @@ class RadialFlow(AbstractLimit):
     def solve(self, problem: Problem, times: np.ndarray):
         clock = clock_of(problem, times)
         method = self._method(problem)
+        self._check_memory(method, len(times))
         if method == "volumes":
             return self._volumes(problem, times, clock)
         if method == "jko":
@@ -149,27 +158,54 @@ class RadialFlow(AbstractLimit):
             )
         return self._dataset(problem, times, clock, run, {"node_error": error, "rtol": self.rtol})
 
+    def _check_memory(self, method: str, times: int) -> None:
+        """Cells or nodes times the nodes of the data, with the stages of a step or the columns of a Jacobian."""
+        count = self.cells if method == "volumes" else self.nodes or ORDER
+        copies = {"volumes": 4, "particles": 12, "jko": count}[method]
+        needed = 8 * count * (DATA * copies + times)
+        check_memory(needed, "Use fewer cells, nodes or times.", by=f"RadialFlow ({method})")
+
     def _levels(self) -> tuple[int, ...]:
-        return LEVELS if self.nodes is None else (max(1, self.nodes // 12),)
+        return LEVELS if self.nodes is None else (self.nodes // ORDER,)
 
     def _refined(self, problem: Problem, clock: np.ndarray) -> tuple[RadialPath, float | None]:
-        """The path at the first level whose risk differs from the last one's by less than the tolerance."""
-        run, error = None, None
-        for level in self._levels():
-            units, weights, exact = start_units(problem, self.d, level)
-            if run is not None and len(weights) > MOST_UNITS:
-                break
-            finer = follow(problem, self.d, clock, units, weights, self.rtol)
-            if exact:
-                return finer, 0.0
-            if run is not None:
-                gap = np.abs(finer.risk - run.risk)
-                error = float(np.nanmax(gap)) if np.any(np.isfinite(gap)) else 0.0
+        """The path at the first rule whose risk differs from the last one's by less than the tolerance."""
+        units, weights, exact = start_units(problem, self.d, self._levels()[0])
+        run = follow(problem, self.d, clock, units, weights, self.rtol)
+        if exact or self.nodes is not None:
+            return run, 0.0 if exact else None
+        one = len(np.unique(units.a)) == 1 and len(np.unique(units.b)) == 1
+        runs = self._split(problem, clock, run) if one else self._doubled(problem, clock)
+        error = None
+        for finer in runs:
+            gap = np.abs(finer.risk - run.risk)
+            error = float(np.nanmax(gap)) if np.any(np.isfinite(gap)) else 0.0
             run = finer
-            if run.status != "ok" or (error is not None and error <= self.tolerance):
+            if run.status != "ok" or error <= self.tolerance:
                 break
-        assert run is not None
         return run, error
+
+    def _doubled(self, problem: Problem, clock: np.ndarray) -> Iterator[RadialPath]:
+        """Ever finer products of rules in a, b and the norm."""
+        for level in self._levels()[1:]:
+            units, weights, _ = start_units(problem, self.d, level)
+            if len(weights) > MOST_UNITS:
+                return
+            yield follow(problem, self.d, clock, units, weights, self.rtol)
+
+    def _split(self, problem: Problem, clock: np.ndarray, run: RadialPath) -> Iterator[RadialPath]:
+        """All panels of the norm doubled once, then those quartered that a separatrix has torn apart."""
+        law, edges = make_law(problem, self.d), length_edges(self.d, 2 * self._levels()[0])
+        for _ in range(SPLITS):
+            units, weights, _ = start_units(problem, self.d, 1, edges)
+            if len(weights) > MOST_UNITS:
+                return
+            run = follow(problem, self.d, clock, units, weights, self.rtol)
+            yield run
+            errors = unresolved(run, law)
+            torn = errors > max(0.1 * self.tolerance / len(errors), 1e-3 * float(np.max(errors)))
+            cuts = [edges[:-1][torn] + share * np.diff(edges)[torn] for share in (0.25, 0.5, 0.75)]
+            edges = np.sort(np.concatenate([edges, *cuts]))
 
     def _dataset(self, problem: Problem, times, clock, run: RadialPath, attrs: dict[str, Any]):
         two_norms = run.units.r.shape[2] == 2

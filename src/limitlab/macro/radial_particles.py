@@ -20,12 +20,16 @@ import numpy as np
 from limitlab.macro.radial_law import Law, Units, make_law, network, norm_speeds, risks, seen
 from limitlab.macro.start_nodes import second_layer_nodes
 from limitlab.numerics.ode import integrate
+from limitlab.numerics.panels import panel_nodes
 from limitlab.numerics.sphere import length_nodes
 from limitlab.problems.inputs import AnisotropicMixture
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import RandomStart
 
-__all__ = ["RadialPath", "follow", "start_units"]
+__all__ = ["ORDER", "RadialPath", "follow", "start_units", "unresolved"]
+
+ORDER = 12  # Gauss nodes of a panel
+FEATURES = 8  # data nodes at which panels are looked at
 
 
 class RadialPath(NamedTuple):
@@ -48,19 +52,24 @@ class _Flow(eqx.Module):
     decay: jax.Array
 
 
-def start_units(problem: Problem, d: float, level: int) -> tuple[Units, np.ndarray, bool]:
-    """Nodes of the law of units at time 0, their weights, and whether no finer rule exists."""
+def start_units(
+    problem: Problem, d: float, level: int, edges: np.ndarray | None = None
+) -> tuple[Units, np.ndarray, bool]:
+    """Nodes of the law of units at time 0, their weights, and whether no finer rule exists.
+
+    ``level`` panels of 12 nodes in the norm, or those between given ``edges`` of |w|/scale.
+    """
     student, start = problem.student, problem.start
     assert student is not None and isinstance(start, RandomStart)
     a, a_weights, _, exact = second_layer_nodes(problem, level)
     if start.sphere or math.isinf(d):
         r, r_weights = np.ones(1), np.ones(1)
     else:
-        (r, r_weights), exact = length_nodes(d, level, 12), False
+        (r, r_weights), exact = length_nodes(d, level if edges is None else edges, ORDER), False
     b, b_weights = np.zeros(1), np.ones(1)
     if student.bias == "trained" and float(start.bias_scale) > 0:
-        b, b_weights = np.polynomial.hermite_e.hermegauss(8 * level)
-        b, b_weights, exact = float(start.bias_scale) * b, b_weights / b_weights.sum(), False
+        b, b_weights = _normal_rule(level, len(a))
+        b, exact = float(start.bias_scale) * b, False
     grid = [axis.ravel() for axis in np.meshgrid(a, b, float(start.scale) * r, indexing="ij")]
     weights = (a_weights[:, None, None] * b_weights[:, None] * r_weights).ravel()
     norms = grid[2][:, None]
@@ -68,6 +77,41 @@ def start_units(problem: Problem, d: float, level: int) -> tuple[Units, np.ndarr
         share = float(problem.inputs.fraction)
         norms = norms * np.sqrt([share, 1 - share])
     return Units(grid[0], grid[1], norms), weights, exact
+
+
+def _normal_rule(level: int, others: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of a standard normal: Gauss panels, which kinks disturb only nearby; Gauss-Hermite if others multiply."""
+    if others > 2:
+        x, w = np.polynomial.hermite_e.hermegauss(8 * level)
+        return x, w / w.sum()
+    x, w = map(np.asarray, panel_nodes(jnp.linspace(-8.5, 8.5, 2 * level + 1), ORDER))
+    w = w * np.exp(-(x**2) / 2)
+    return x, w / w.sum()
+
+
+def unresolved(path: RadialPath, law: Law) -> np.ndarray:
+    """An estimate of the error that each panel of 12 norms makes in f, the worst over all times.
+
+    Gauss rules of 12 nodes are exact to degree 23: if the last Legendre coefficients of a panel are a share e of the
+    largest, its integral is off by about e^2.
+    """
+    x, w = np.polynomial.legendre.leggauss(ORDER)
+    basis = np.polynomial.legendre.legvander(x, ORDER - 1)
+    analysis = (np.arange(ORDER) + 0.5)[:, None] * basis.T * w
+    nodes = np.unique(np.linspace(0, len(law.labels) - 1, FEATURES).astype(int))
+    few = eqx.tree_at(lambda y: y.lengths, law, law.lengths[nodes])
+    units = Units(*map(jnp.asarray, path.units))
+    values = np.nan_to_num(np.asarray(_values(few, units)))  # (time, n, features)
+    shaped = values.reshape(len(values), -1, ORDER, values.shape[-1])
+    c = np.abs(np.einsum("kq,tpqf->tpkf", analysis, shaped))
+    tail, top = c[:, :, -2:].max(axis=2), np.maximum(c.max(axis=2), 1e-300)
+    mass = path.weights.reshape(-1, ORDER).sum(axis=1)
+    return mass * np.max(tail**2 / top, axis=(0, 2))
+
+
+@eqx.filter_jit
+def _values(law: Law, path: Units) -> jax.Array:
+    return jax.lax.map(lambda x: seen(law, x)[0].value, path)
 
 
 def drift(x: Units, flow: _Flow) -> Units:

@@ -104,8 +104,8 @@ def top_curvature(problem: Problem, n: int = PROBE, seed: int = 0) -> float:
     return float(rule.factor) * float(np.linalg.eigvalsh((X.T * np.asarray(bend)) @ X)[-1]) + float(rule.penalty)
 
 
-def warn_if_unstable(by: str, problem: Problem) -> None:
-    """`AccuracyWarning` if the step is above the stability limit 2/`top_curvature`."""
+def warn_if_unstable(by: str, problem: Problem) -> bool:
+    """`AccuracyWarning` if the step is above the stability limit 2/`top_curvature`; returns whether it is."""
     top, eta = top_curvature(problem), float(problem.algorithm.learning_rate)  # type: ignore[union-attr]
     if eta * top > 2:
         warnings.warn(
@@ -115,3 +115,4 @@ def warn_if_unstable(by: str, problem: Problem) -> None:
             AccuracyWarning,
             stacklevel=4,
         )
+    return eta * top > 2

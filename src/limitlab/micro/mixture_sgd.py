@@ -100,7 +100,13 @@ def check_sampler(inputs: AbstractLabelledInputs, d: int) -> None:
     """Raise `InputError` unless a sampler of the user's gives finite samples of the right shape."""
     if not isinstance(inputs, CustomInputs):
         return
-    x, y = inputs.draw(jax.random.key(0), 16, d)
+    draw = jax.jit(lambda key: inputs.draw(key, 16, d))
+    (x, y), (x2, y2) = draw(jax.random.key(0)), draw(jax.random.key(1))
+    if np.array_equal(x, x2) and np.array_equal(y, y2):
+        raise InputError(
+            "CustomInputs.sampler must draw from its key with jax.random: compiled, it gives the same samples for "
+            "every key (NumPy's random numbers are drawn once and for all when a step is compiled)."
+        )
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(y))):
         raise InputError(
             f"CustomInputs.sampler must return finite x and y; 16 samples at d={d} have {np.sum(~np.isfinite(x))} and "

@@ -25,7 +25,7 @@ from scipy.special import betainc, gammaln, roots_chebyt, roots_gegenbauer
 
 from limitlab.numerics.smoothing import REACH, AbstractSmoother, PiecewiseSmoother, Smoothed
 
-__all__ = ["DirectionSmoother", "SpherePiecewise", "length_nodes"]
+__all__ = ["DirectionSmoother", "SpherePiecewise", "length_edges", "length_nodes"]
 
 CELLS = 512  # of the table of tail probabilities
 TINY = 1e-150
@@ -175,13 +175,20 @@ class DirectionSmoother(AbstractSmoother):
         return jax.lax.scan(add, jnp.zeros(shape), (G, weights))[0]
 
 
-def length_nodes(d: float, panels: int, order: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    r"""Nodes and weights for :math:`|z|/\sqrt d`, :math:`z \sim N(0, I_d)`: Gauss panels times the density of chi_d."""
+def length_edges(d: float, panels: int) -> np.ndarray:
+    """Equal panels that cover the law of a length to 8 standard deviations."""
+    peak = math.sqrt(d - 1)
+    return np.linspace(max(0.0, peak - LONG), peak + LONG, panels + 1)
+
+
+def length_nodes(d: float, edges: np.ndarray | int, order: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    r"""Nodes and weights for :math:`|z|/\sqrt d`, :math:`z \sim N(0, I_d)`: Gauss panels times the density of chi_d.
+
+    ``edges`` are those of the panels for |z|, or how many equal ones there are.
+    """
     if math.isinf(d):
         return np.ones(1), np.ones(1)
-    peak = math.sqrt(d - 1)
-    low, high = max(0.0, peak - LONG), peak + LONG
-    edges = np.linspace(low, high, panels + 1)
+    edges = length_edges(d, edges) if isinstance(edges, int) else edges
     x, w = np.polynomial.legendre.leggauss(order)
     half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
     chi = (middle + half * x).ravel()
