@@ -224,6 +224,8 @@ def _conclude(
         notes = ["neither side has replicas, so there is no standard error and no z-score", *notes]
     empty = compared == 0 and any("ended early" in note for note in notes)
     agrees = close and ended_alike and not empty
+    if close and not ended_alike and not empty:
+        said = f"one side ended early and the other did not; where both go on, {said}"
     word = "NOTHING TO COMPARE" if empty else "AGREES" if agrees else "DISAGREES"
     verdict = _sentence([word, said, size, *notes])
     return Comparison(data, tuple(entries), max_z, threshold, agrees, verdict, title)
