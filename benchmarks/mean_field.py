@@ -52,9 +52,10 @@ def main() -> None:
     )
     table.add("   seconds: particles, RadialFlow (96 nodes at most)", f"{slow:.1f}, {fast:.3f}")
     field = sample_field(learner, D, SAMPLES, jax.random.key(0))
-    theta = 0.8 / np.sqrt(D) * jax.random.normal(jax.random.key(1), (PARTICLES, D))
-    cloud = Cloud(jnp.ones(PARTICLES), jnp.zeros(PARTICLES), theta)
-    ours, bare = together(lambda: gradient(field, cloud), lambda: bare_products(field.z, theta), repeats=9)
+    theta = 0.8 / np.sqrt(D) * jax.random.normal(jax.random.key(1), (1, PARTICLES, D))
+    cloud = Cloud(jnp.ones((1, PARTICLES)), jnp.zeros((1, PARTICLES)), theta)
+    rows, pieces = jnp.concatenate([theta[0], jnp.zeros((PARTICLES, 1))], axis=1), field.pieces(PARTICLES)[0]
+    ours, bare = together(lambda: gradient(field, cloud), lambda: bare_products(pieces, rows), repeats=9)
     table.add(
         f"gradient of {PARTICLES} particles x {SAMPLES} samples / its two products",
         f"{ours / bare:.2f}",
