@@ -344,5 +344,6 @@ def test_without_a_sign_no_overlap_grows_from_zero():
 )
 def test_what_few_trajectories_cannot_do_is_said_before(limit, rate, start, pattern):
     learner = ll.library.descent_phase_retrieval(1.0, ll.GradientDescent(rate), overlap=start)
-    with pytest.warns(ll.AccuracyWarning, match=pattern):
+    with pytest.warns(ll.AccuracyWarning, match=pattern) as told:
         ll.predict(learner, limit, times=np.array([0.0, rate]))
+    assert len(told) == 1  # one warning, not one a batch or a cause

@@ -17,6 +17,7 @@ from limitlab.problems.inputs import CustomInputs
 from limitlab.problems.problem import Problem
 from limitlab.problems.representable import warn_unreachable
 from limitlab.problems.requirements import check_labelled, check_sparse_target
+from limitlab.problems.schedules import off_the_clock, on_the_clock
 from limitlab.problems.targets import SparseTarget
 from limitlab.results.schema import dataset
 
@@ -170,12 +171,11 @@ class MeanField(AbstractLimit):
 
     def _solve_labelled(self, problem: Problem, times: np.ndarray):
         assert self.d is not None
-        schedule = problem.algorithm.schedule  # type: ignore[union-attr]
-        clock = times if schedule is None else schedule.elapsed(times)
+        clock = on_the_clock(problem.algorithm.schedule, times)  # type: ignore[union-attr]
         plan = Plan(int(self.d), self.particles, self.gradients, self.samples, self.rtol, self.step, self.seed)
         path = solve_mixture(problem, clock, plan)
         variables, coords = mixture_variables(problem, path)
-        variables["end_time"] = ((), float(np.interp(path.end, np.append(0.0, clock), np.append(0.0, times))))
+        variables["end_time"] = ((), off_the_clock(clock, times, path.end))
         return dataset(
             problem,
             variables,

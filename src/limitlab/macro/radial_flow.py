@@ -20,10 +20,11 @@ from limitlab.numerics.sphere import length_edges
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
 from limitlab.problems.problem import Problem
 from limitlab.problems.requirements import check_labelled
+from limitlab.problems.schedules import off_the_clock, on_the_clock
 from limitlab.problems.smoothers import linear_pieces
 from limitlab.results.schema import dataset
 
-__all__ = ["RadialFlow", "clock_of"]
+__all__ = ["RadialFlow"]
 
 LEVELS = (2, 4, 8, 16, 32)  # panels of 12 nodes in the norm of the start
 MOST_UNITS = 4096
@@ -60,7 +61,7 @@ class RadialFlow(AbstractLimit):
     nodes
         Nodes of the start (a multiple of 12), instead of panels split until the risk moves by less than ``tolerance``.
     tolerance, rtol
-        Change of the risk on doubling the nodes that is accepted (``node_error`` says what it was); of the integrator.
+        Change of the risk on refining the nodes that is accepted (``node_error`` says what it was); of the integrator.
     cells, reach
         Of the finite volumes on [0, reach]; None finds a reach that no mass leaves. If mass reaches the edge of a
         given one the run ends there with status "failed".
@@ -138,7 +139,7 @@ class RadialFlow(AbstractLimit):
         return self.method or ("volumes" if noisy else "particles")
 
     def solve(self, problem: Problem, times: np.ndarray):
-        clock = clock_of(problem, times)
+        clock = on_the_clock(problem.algorithm.schedule, times)  # type: ignore[union-attr]
         method = self._method(problem)
         self._check_memory(method, len(times))
         if method == "volumes":
@@ -151,7 +152,7 @@ class RadialFlow(AbstractLimit):
         run, error = self._refined(problem, clock)
         if error is not None and error > max(WORRY, self.tolerance):
             warnings.warn(
-                f"RadialFlow: doubling the nodes still moves the risk by {error:.1e} at the finest rule; trust that "
+                f"RadialFlow: refining the nodes still moves the risk by {error:.1e} at the finest rule; trust that "
                 "many digits, or ask for earlier times.",
                 AccuracyWarning,
                 stacklevel=4,
@@ -214,7 +215,7 @@ class RadialFlow(AbstractLimit):
             "r": (("time", "particle", "block"), run.units.r),
             "weight": (("particle",), run.weights),
             "status": ((), run.status),
-            "end_time": ((), _back(clock, times, run.end)),
+            "end_time": ((), off_the_clock(clock, times, run.end)),
         }
         if not two_norms:
             variables["r"] = (("time", "particle"), run.units.r[:, :, 0])
@@ -239,7 +240,7 @@ class RadialFlow(AbstractLimit):
             "risk": (("time",), run.risk),
             "density": (("time", "radius"), run.masses / width),
             "status": ((), run.status),
-            "end_time": ((), _back(clock, times, run.end)),
+            "end_time": ((), off_the_clock(clock, times, run.end)),
         }
         rule: Any = problem.algorithm
         if math.isfinite(self.d):
@@ -271,13 +272,3 @@ class RadialFlow(AbstractLimit):
             reference=self.reference,
             attrs={"d": self.d, "road": self._method(problem), "steps": steps, **attrs},
         )
-
-
-def clock_of(problem: Problem, times: np.ndarray) -> np.ndarray:
-    """The asked times on the clock of the schedule, on which the flow has constant speed."""
-    schedule = problem.algorithm.schedule  # type: ignore[union-attr]
-    return np.asarray(times, float) if schedule is None else schedule.elapsed(times)
-
-
-def _back(clock: np.ndarray, times: np.ndarray, end: float) -> float:
-    return float(np.interp(end, np.append(0.0, clock), np.append(0.0, times)))

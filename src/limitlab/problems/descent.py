@@ -98,7 +98,22 @@ class GradientDescent(AbstractDescent):
         _check(self)
 
 
-class StochasticGD(AbstractDescent):
+class AbstractMaskedDescent(AbstractDescent):
+    """A share b of the samples at a time, each with probability b at step 0."""
+
+    batch_fraction: eqx.AbstractVar[float]
+    scale: eqx.AbstractVar[str]
+    masked: ClassVar[bool] = True
+
+    @property
+    def factor(self):
+        return 1 / self.batch_fraction if self.scale == "1/b" else 1.0
+
+    def first_mask(self, key, count):
+        return _uniform(key, (count,)) < self.batch_fraction
+
+
+class StochasticGD(AbstractMaskedDescent):
     r"""Each step uses every sample with probability b = ``batch_fraction``. Clock: t = learning_rate * step.
 
     Parameters
@@ -113,24 +128,16 @@ class StochasticGD(AbstractDescent):
     spherical: bool = eqx.field(static=True, default=True)
     penalty: float = 0.0
     scale: str = eqx.field(static=True, converter=_scale, default="1/b")
-    masked: ClassVar[bool] = True
 
     def __check_init__(self):
         _check(self)
         _check_mask(self)
 
-    @property
-    def factor(self):
-        return 1 / self.batch_fraction if self.scale == "1/b" else 1.0
-
-    def first_mask(self, key, count):
-        return _uniform(key, (count,)) < self.batch_fraction
-
     def next_mask(self, key, mask):
         return _uniform(key, mask.shape) < self.batch_fraction
 
 
-class PersistentSGD(AbstractDescent):
+class PersistentSGD(AbstractMaskedDescent):
     r"""Samples enter and leave the batch at random, and stay out for tau = ``persistence_time`` on average.
 
     .. math:: P(0 \to 1) = \frac{\eta}{\tau}, \quad P(1 \to 0) = \frac{(1-b)\,\eta}{b\tau}, \quad
@@ -153,7 +160,6 @@ class PersistentSGD(AbstractDescent):
     spherical: bool = eqx.field(static=True, default=True)
     penalty: float = 0.0
     scale: str = eqx.field(static=True, converter=_scale, default="1/b")
-    masked: ClassVar[bool] = True
 
     def __check_init__(self):
         _check(self)
@@ -172,13 +178,6 @@ class PersistentSGD(AbstractDescent):
                 f"b = batch_fraction = {b:g}: below, a sample would have to leave the batch within one step; got "
                 f"{tau:g}. Use a longer persistence time or a smaller learning rate."
             )
-
-    @property
-    def factor(self):
-        return 1 / self.batch_fraction if self.scale == "1/b" else 1.0
-
-    def first_mask(self, key, count):
-        return _uniform(key, (count,)) < self.batch_fraction
 
     def next_mask(self, key, mask):
         enter = self.learning_rate / self.persistence_time

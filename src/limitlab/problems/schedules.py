@@ -15,7 +15,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 
-__all__ = ["AbstractSchedule", "CustomSchedule", "PowerSchedule"]
+__all__ = ["AbstractSchedule", "CustomSchedule", "PowerSchedule", "on_the_clock", "off_the_clock"]
 
 
 class AbstractSchedule(eqx.Module):
@@ -95,3 +95,13 @@ class CustomSchedule(AbstractSchedule):
         speed = np.asarray(jax.vmap(self.function)(jnp.asarray((left + half * (1 + nodes)).ravel())))
         areas = (speed.reshape(len(gaps), parts, -1) * weights * half).sum(axis=(1, 2))
         return np.cumsum(areas)
+
+
+def on_the_clock(schedule: AbstractSchedule | None, times: np.ndarray) -> np.ndarray:
+    """Times on the clock of the schedule, on which what it drives has constant speed; None is constant speed."""
+    return np.asarray(times, float) if schedule is None else schedule.elapsed(times)
+
+
+def off_the_clock(clock: np.ndarray, times: np.ndarray, end: float) -> float:
+    """The time at which the clock, known at ``times``, shows ``end``."""
+    return float(np.interp(end, np.append(0.0, clock), np.append(0.0, times)))
