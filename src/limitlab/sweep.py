@@ -15,8 +15,9 @@ from limitlab.macro.predict import predict
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import changed_fields
 from limitlab.problems.problem import Problem
+from limitlab.results.points import Point
 from limitlab.results.schema import RESERVED_DIMENSIONS
-from limitlab.sweep_table import Point, combine, table_of
+from limitlab.sweep_table import combine, table_of
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,37 +8,13 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
+from limitlab.results.points import Point
 from limitlab.results.schema import ATTRIBUTES, RESERVED_DIMENSIONS, dataset
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Point", "combine", "table_of"]
-
-Table = dict[str, tuple[tuple[str, ...], np.ndarray]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """What a verb gave at one point: variables and coordinates as (dims, values), or why it gave nothing."""
-
-    variables: Table = dataclasses.field(default_factory=dict)
-    coords: Table = dataclasses.field(default_factory=dict)
-    attrs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    skipped: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def failed(self) -> bool:
-        return self.reason != ""
-
-    @property
-    def status(self) -> tuple[tuple[str, ...], np.ndarray]:
-        """How the point ended, by replica if its result says so."""
-        if self.failed:
-            return (), np.asarray("failed")
-        return self.variables.get("status", ((), np.asarray("ok")))
-
+__all__ = ["combine", "table_of"]
 
 def table_of(result: Any, name: str) -> Point:
     """A Dataset by its variables, a record by its fields, a number under the name of the verb."""
