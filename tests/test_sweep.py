@@ -1,5 +1,6 @@
 """sweep: a grid is the same as its points one by one, failures included."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -114,12 +115,16 @@ def test_a_failed_sweep_survives_a_file(tmp_path):
     np.testing.assert_array_equal(back["reason"], ds["reason"])
 
 
-def test_a_mistake_in_the_code_is_not_taken_for_a_failed_point():
+def test_a_mistake_in_the_code_is_recorded_and_heard():
     def wrong(problem):
-        raise TypeError("a bug")
+        if problem.algorithm.learning_rate < 0.2:
+            raise TypeError("a bug")
+        return 1.0
 
-    with pytest.raises(TypeError, match="a bug"):
-        sweep(wrong, problem(), {RATE: [0.1]})
+    with pytest.warns(RuntimeWarning, match=r"wrong at .* raised TypeError: a bug .*; the sweep goes on"):
+        ds = sweep(wrong, problem(), {RATE: [0.1, 0.3]})
+    assert ds["status"].values.tolist() == ["failed", "ok"]
+    assert "TypeError: a bug (in wrong, line" in str(ds["reason"][0].values)
 
 
 def test_variables_whose_shape_changes_are_left_out_and_named():
@@ -231,8 +236,10 @@ def test_statuses_of_replicas_are_kept_where_they_line_up_and_summed_up_where_no
 
 def test_progress_is_told_after_every_point():
     told = []
-    sweep(echo, problem(), {"d": [1, 2, 3]}, progress=lambda *words: told.append(words))
-    assert told == [(n, 3, "sweep of echo") for n in (1, 2, 3)]
+    sweep(echo, problem(), {RATE: [0.1, -1.0, 0.2]}, progress=lambda *words: told.append(words))
+    assert sorted({done for done, _, _ in told}) == [0, 1, 2, 3]
+    assert {total for _, total, _ in told} == {3}
+    assert re.fullmatch(r"sweep of echo: 1 running, 1 failed, .*/s", told[-1][2])
 
 
 @pytest.mark.parametrize(

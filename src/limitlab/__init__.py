@@ -52,6 +52,7 @@ from limitlab.cite import cite  # noqa: E402
 from limitlab.errors import (  # noqa: E402
     AccuracyWarning,
     ConvergenceError,
+    EngineError,
     InputError,
     LimitlabError,
     LimitUndefinedError,
@@ -136,7 +137,7 @@ from limitlab.results.compare import Comparison, compare  # noqa: E402
 from limitlab.results.store import load, save  # noqa: E402
 from limitlab.spec import load_spec, save_spec, spec_hash  # noqa: E402
 from limitlab.states import Overlaps, Weights, measure, risk  # noqa: E402
-from limitlab.sweep import sweep  # noqa: E402
+from limitlab.sweep import Refinement, Store, refine, sweep  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -172,6 +173,7 @@ __all__ = [
     "Door",
     "ERM",
     "ERMAsymptotics",
+    "EngineError",
     "ExitTime",
     "GAMP",
     "GAMPEstimator",
@@ -218,6 +220,7 @@ __all__ = [
     "RadialFlow",
     "RandomStart",
     "Rectified",
+    "Refinement",
     "RepresentationWarning",
     "ResultFileError",
     "Sign",
@@ -231,6 +234,7 @@ __all__ = [
     "Staircase",
     "StateEvolution",
     "StochasticGD",
+    "Store",
     "Thresholds",
     "Uniqueness",
     "Weights",
@@ -267,6 +271,7 @@ __all__ = [
     "potentials",
     "predict",
     "radial_density",
+    "refine",
     "regime",
     "regime_diagram",
     "regime_of",

@@ -2,6 +2,7 @@
 
 __all__ = [
     "ConvergenceError",
+    "EngineError",
     "InputError",
     "LimitUndefinedError",
     "LimitlabError",
@@ -36,6 +37,10 @@ class ConvergenceError(LimitlabError, RuntimeError):
     def __init__(self, message: str, estimate: object = None):
         super().__init__(message)
         self.estimate = estimate
+
+
+class EngineError(LimitlabError, RuntimeError):
+    """The processes that compute a sweep cannot be reached, or are gone. What they stored is kept."""
 
 
 class AccuracyWarning(UserWarning):

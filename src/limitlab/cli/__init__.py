@@ -1,8 +1,10 @@
 """The command ``limitlab``: every verb of the library from a terminal."""
 
+from limitlab.cli import commands, store_commands, sweep_commands
 from limitlab.cli.app import app, main
-from limitlab.cli.commands import register
 
 __all__ = ["app", "main"]
 
-register(app)
+commands.register(app)
+sweep_commands.register(app)
+store_commands.register(app)

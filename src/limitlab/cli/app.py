@@ -1,6 +1,7 @@
 """The program: its name, its exit codes, and what it says when something goes wrong.
 
-0 means done, 1 that a claim failed or a comparison disagrees, 2 bad input, 130 interrupted (Ctrl-C).
+0 means done, 1 that a claim failed or a comparison disagrees, 2 bad input (or a disk or a cluster that is of no use), 3
+that a sweep is done but points of it diverged or failed, 130 interrupted (Ctrl-C).
 """
 
 import warnings
@@ -12,9 +13,9 @@ from typer.core import TyperGroup
 from limitlab.cli.screen import complain
 from limitlab.errors import LimitlabError
 
-__all__ = ["BAD_INPUT", "CLAIM_FAILED", "INTERRUPTED", "app", "main"]
+__all__ = ["BAD_INPUT", "CLAIM_FAILED", "INTERRUPTED", "POINTS_FAILED", "app", "main"]
 
-CLAIM_FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+CLAIM_FAILED, BAD_INPUT, POINTS_FAILED, INTERRUPTED = 1, 2, 3, 130
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
@@ -75,8 +76,10 @@ def root(
       limitlab simulate my.toml --d 500 --out sim.nc       at finite size
       limitlab predict my.toml --out ode.nc                in the limit
       limitlab compare sim.nc ode.nc --plot both.png       how far apart
+      limitlab sweep my.toml --over d=100,200 --out runs   at many parameters, resumable
 
-    [bold]Exit codes[/bold]: 0 done, 1 a claim failed or a comparison disagrees, 2 bad input, 130 interrupted.
+    [bold]Exit codes[/bold]: 0 done, 1 a claim failed or a comparison disagrees, 2 bad input, 3 points of a sweep
+    diverged or failed (or files of a store were damaged), 130 interrupted.
     """
 
 

@@ -2,9 +2,11 @@
 
 import dataclasses
 import difflib
+import math
 import os
 import types
 import typing
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,12 @@ from limitlab.problems.library import LIBRARY
 from limitlab.problems.problem import Problem
 from limitlab.spec import load_spec
 
-__all__ = ["limit_class", "limit_of", "place_of", "problem_of", "times_of"]
+__all__ = ["grid_of", "limit_class", "limit_of", "place_of", "problem_of", "times_of"]
 
 MAX_TIMES = 1_000_000
+MAX_POINTS = 1_000_000
+DIGITS = 12  # of a value on a grid: 0.5:3:0.05 has 0.55, not 0.55000000000000004
+ROUNDING = Decimal("1e-6")  # of a step: how far from the last value a stop may be and still be meant by it
 
 
 def problem_of(text: str) -> Problem:
@@ -55,6 +60,128 @@ def times_of(text: str) -> np.ndarray:
     if scale and first <= 0:
         raise InputError(f"--times {text!r}: a logarithmic grid needs start > 0; got {start}.")
     return np.geomspace(first, last, number) if scale else np.linspace(first, last, number)
+
+
+def grid_of(texts: list[str]) -> dict[str, list]:
+    """Parameters and their values, from texts such as ``sample_ratio=0.5:3:0.05``, in their order."""
+    grid: dict[str, list] = {}
+    for text in texts:
+        name, equals, values = (word.strip() for word in text.partition("="))
+        if not equals or not name:
+            raise InputError(f"--over must be name=values, such as --over sample_ratio=0.5:3:0.05; got {text!r}.")
+        if name in grid:
+            raise InputError(f"--over {name} was given twice; got {text!r} as well. Put all its values into one.")
+        grid[name] = _values_of(values, f"--over {text!r}" if len(text) <= 80 else f"--over {text[:80]!r}...")
+    points = math.prod(map(len, grid.values()))
+    if points > MAX_POINTS:
+        sizes = " x ".join(str(len(values)) for values in grid.values())
+        raise InputError(
+            f"--over: a sweep has at most {MAX_POINTS} points; got {sizes} = {points}. Use fewer values, or several "
+            "sweeps into the same folder."
+        )
+    return grid
+
+
+def _values_of(text: str, where: str) -> list:
+    """Values from ``start:stop:step``, ``start:stop:count:log``, or a list of numbers or words with commas."""
+    if ":" in text:
+        parts = [part.strip() for part in text.split(":")]
+        if len(parts) == 3:
+            return _steps(parts[0], parts[1], parts[2], where)
+        if len(parts) == 4 and parts[3] == "log":
+            return _decades(parts[0], parts[1], parts[2], where)
+        raise InputError(f"{where} must be start:stop:step, start:stop:count:log or a list with commas. {_EXAMPLES}")
+    words = _split(text)
+    if not all(words):
+        raise InputError(f"{where} has an empty value. {_EXAMPLES}")
+    if len(words) > MAX_POINTS:
+        raise InputError(f"{where} has {len(words)} values; at most {MAX_POINTS} are taken. Use fewer.")
+    numbers = [_number_or_none(word, where) for word in words]
+    if all(number is None for number in numbers):
+        truths = {"true": True, "false": False}
+        return [truths.get(word.lower(), word) for word in words]
+    if None in numbers:
+        word = words[numbers.index(None)]
+        raise InputError(f"{where} mixes numbers and words: {word!r} is no number. Give either numbers or words.")
+    if all(word.lstrip("+-").isdigit() and abs(int(word)) < 2**63 for word in words):
+        return [int(word) for word in words]
+    return _alike([float(number) for number in numbers if number is not None], words)
+
+
+_EXAMPLES = "Write, for example, --over sample_ratio=0.5:3:0.05 or --over student.activation=erf,relu."
+
+
+def _split(text: str) -> list[str]:
+    """Words between commas; commas in parentheses, as in shifted(erf, 1), do not count."""
+    words, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            words.append("")
+        else:
+            words[-1] += letter
+    return [word.strip() for word in words]
+
+
+def _number_or_none(text: str, where: str) -> Decimal | None:
+    """A finite number as it is written; None if the text is no number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(value):
+        raise InputError(f"{where}: values must be finite numbers; got {text!r}.")
+    return Decimal(text) if value else Decimal(0)
+
+
+def _bounds(texts: tuple[str, str, str], where: str) -> list[Decimal]:
+    numbers = []
+    for name, text in zip(("start", "stop", "step or count"), texts, strict=True):
+        number = _number_or_none(text, where)
+        if number is None:
+            raise InputError(f"{where}: the {name} must be a number; got {text!r}. {_EXAMPLES}")
+        numbers.append(number)
+    return numbers
+
+
+def _steps(start: str, stop: str, step: str, where: str) -> list:
+    """start, start + step, ... up to stop, which is taken in if it falls on the grid."""
+    first, last, by = _bounds((start, stop, step), where)
+    if by <= 0:
+        raise InputError(f"{where}: the step must be positive; got {step}. It is start:stop:step.")
+    if last < first:
+        raise InputError(f"{where} has no values: the stop {stop} is below the start {start}. Swap them.")
+    try:
+        count = int((last - first) / by + ROUNDING) + 1
+    except (InvalidOperation, OverflowError):
+        count = MAX_POINTS + 1
+    if count > MAX_POINTS:
+        raise InputError(f"{where} has more than {MAX_POINTS} values. Use a larger step than {step}.")
+    values = [_tidy(float(first + k * by), float(by)) for k in range(count)]
+    return _alike(values, [start, step])
+
+
+def _decades(start: str, stop: str, count: str, where: str) -> list:
+    """``count`` values from start to stop, each the same factor above the one before."""
+    first, last, number = _bounds((start, stop, count), where)
+    if not 1 <= number <= MAX_POINTS or number != int(number):
+        raise InputError(f"{where}: the count must be a whole number from 1 to {MAX_POINTS}; got {count}.")
+    if first <= 0 or last <= first:
+        raise InputError(f"{where}: a logarithmic grid needs 0 < start < stop; got {start} and {stop}.")
+    values = np.geomspace(float(first), float(last), int(number)).tolist()
+    return _alike([_tidy(value, value) for value in values], [start, stop])
+
+
+def _tidy(value: float, step: float) -> float:
+    """The value to `DIGITS` digits, unless neighbours would no longer be told apart."""
+    rounded = float(f"{value:.{DIGITS}g}")
+    return rounded if abs(rounded - value) <= 1e-6 * step else value
+
+
+def _alike(values: list[float], words: list[str]) -> list:
+    """Whole numbers stay whole if all are, and if none was written with a point."""
+    whole = all(value.is_integer() and abs(value) < 2**53 for value in values) and not any("." in w for w in words)
+    return [int(value) for value in values] if whole else values
 
 
 def limit_class(name: str) -> type[AbstractLimit]:

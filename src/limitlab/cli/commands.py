@@ -6,27 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from limitlab.cli.app import CLAIM_FAILED
+from limitlab.cli.options import Force, LimitName, Out, Settings, Spec, Times, Wanted
 from limitlab.cli.screen import Bar, say, show, show_table, summary
 
 __all__ = ["register"]
 
 SHOWN_TERMS = 40
-
-Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A TOML or JSON file, or the name of a library problem.")]
-Times = Annotated[
-    str | None,
-    typer.Option(
-        help="start:stop:count, start:stop:count:log, or a list with commas; 0:10:51 if left out. Only for rules and "
-        "limits with a clock.",
-        metavar="TIMES",
-    ),
-]
-Out = Annotated[Path | None, typer.Option(help="File to write; a name with the problem's hash if left out.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
-Wanted = Annotated[
-    bool | None,
-    typer.Option("--progress/--no-progress", help="Progress on stderr; default: only on a terminal."),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -114,18 +99,9 @@ def simulate(
 
 def predict(
     spec: Spec,
-    limit: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of a limit; see limitlab limits SPEC. If left out: StateEvolution for GAMP, ERMAsymptotics for "
-            "ERM, DimensionFree for a sparse target, else OverlapODE."
-        ),
-    ] = None,
+    limit: LimitName = None,
     times: Times = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A field of the limit, such as d=1000.", metavar="FIELD=VALUE"),
-    ] = None,
+    settings: Settings = None,
     out: Out = None,
     force: Force = False,
     progress: Wanted = None,

@@ -26,6 +26,12 @@ class AbstractLimit(eqx.Module):
         False if the limit has no time axis (a fixed point, or iterations of its own): then times are not asked for.
     curve
         Optional: ``curve(problem, alphas)``, the results at many sample ratios in one go; `sweep` uses it.
+    family, family_key
+        Optional: ``family(problems, times)``, the results (a list of `limitlab.results.points.Point`) of several
+        problems that differ in numbers only, in one compiled call. None may depend, to the last bit, on which other
+        problems share the call or in which order, as long as their number is the same (a power of two, at least 8).
+        ``family_key(problem)`` is equal for problems that may share a call, and None for one that has to be solved
+        alone; it is cheap. `sweep` uses both.
     """
 
     reference: ClassVar[str]

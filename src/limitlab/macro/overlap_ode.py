@@ -1,7 +1,9 @@
 r"""Overlap equations of one-pass SGD as d grows at fixed widths."""
 
+import functools
 import warnings
-from typing import Any, ClassVar
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +18,7 @@ from limitlab.numerics.ode import integrate
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.problem import Problem
 from limitlab.problems.requirements import check_one_pass_committee
+from limitlab.results.points import Point
 from limitlab.results.schema import overlap_dataset
 from limitlab.states import (
     Overlaps,
@@ -29,6 +32,7 @@ from limitlab.states import (
 
 __all__ = ["OverlapODE", "drift"]
 
+NUMBERS = (float, int, np.ndarray, np.number)  # what a problem is made of, apart from its structure
 VISIBLE = 1e-5  # an estimated error of the moments above this is said aloud
 
 
@@ -51,10 +55,14 @@ def drift(problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps, copies: 
     sphere the radial part is taken out: Psi_ir - M_ir Phi_ii/2 (Phi_ii/Q_ii in general). ``copies`` counts how many
     units of the network share each row of the overlaps (see `OverlapODE`).
     """
+    c = error_coefficients(problem, overlaps.a if copies is None else overlaps.a * copies)
+    return motion(problem, overlaps, _moments(sums, overlaps.omega, c, problem.channel.variance))  # type: ignore[attr-defined]
+
+
+def motion(problem: Problem, overlaps: Overlaps, moments: FieldMoments) -> Overlaps:
+    """`drift` from its Gaussian moments."""
     student, algorithm = problem.need("student", "algorithm", by="drift")
     a, p, width = overlaps.a, overlaps.a.shape[0], student.width
-    c = error_coefficients(problem, a if copies is None else a * copies)
-    moments = _moments(sums, overlaps.omega, c, problem.channel.variance)  # type: ignore[attr-defined]
     flow = a[:, None] * moments.L
     dM = flow[:, p:]
     dQ = flow[:, :p] + flow[:, :p].T
@@ -74,6 +82,43 @@ _draw = eqx.filter_jit(initial_overlaps)
 def _flow(overlaps: Overlaps, args: tuple[Problem, AbstractFieldSum, jax.Array]) -> Overlaps:
     problem, sums, copies = args
     return drift(problem, sums, overlaps, copies)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _limit(structure: Any, numbers: list) -> Overlaps:
+    return limit_overlaps(jax.tree.unflatten(structure, numbers))
+
+
+class Start(NamedTuple):
+    """The overlaps at time 0, the first unit of each set of identical units, and for every unit its set."""
+
+    overlaps: Overlaps
+    first: np.ndarray
+    member: np.ndarray
+
+
+_STARTS: dict[Hashable, Start] = {}  # of late: problems of a sweep often share one
+
+
+def limit_start(problem: Problem) -> Start:
+    """`limit_overlaps`, compiled and remembered, as NumPy arrays that nobody may change."""
+    leaves, structure = jax.tree.flatten(problem)
+    if not all(isinstance(x, NUMBERS) for x in leaves):
+        overlaps = limit_overlaps(problem)
+        return Start(overlaps, *_distinct(overlaps))
+    return start_of(problem, leaves, structure)
+
+
+def start_of(problem: Problem, leaves: list, structure: Any) -> Start:
+    """`limit_start` of a problem that has been taken apart."""
+    asked = jax.tree.leaves((problem.start, problem.student))
+    key = (structure, *(x if isinstance(x, float) else np.asarray(x, float).tobytes() for x in asked))
+    if key not in _STARTS:
+        if len(_STARTS) >= 4096:
+            _STARTS.clear()
+        overlaps = jax.device_get(_limit(structure, [np.asarray(x, float) for x in leaves]))
+        _STARTS[key] = Start(overlaps, *_distinct(overlaps))
+    return _STARTS[key]
 
 
 def _distinct(start: Overlaps) -> tuple[np.ndarray, np.ndarray]:
@@ -136,7 +181,7 @@ class OverlapODE(AbstractLimit):
     def start(self, problem: Problem, replica: int) -> Overlaps:
         """Where the ODE of one replica starts."""
         if self.d is None:
-            return limit_overlaps(problem)
+            return limit_start(problem).overlaps
         return _draw(as_arrays(problem), start_key(self.seed, replica), jnp.asarray(float(self.d)))
 
     def solve(self, problem: Problem, times: np.ndarray):
@@ -149,24 +194,15 @@ class OverlapODE(AbstractLimit):
         small = Overlaps(start.Q[first][:, first], start.M[first], start.P, start.a[first])
         sums = as_arrays(error_sum(problem, self.method, units=len(first)))
         args = (as_arrays(problem), sums, jnp.asarray(np.bincount(member), float))
-        # Steps finer than the moments are exact would only resolve the kinks of the quadrature, at any cost.
-        c = error_coefficients(args[0], small.a * args[2])
-        blur = float(sums.error(small.omega, c, args[0].channel.variance))  # type: ignore[attr-defined]
-        rtol = max(self.rtol, blur / 10) if blur > VISIBLE else self.rtol
+        rtol = tolerance(self.rtol, *args[:2], small, args[2])
         run = integrate(_flow, small, times, args, rtol=rtol, atol=0.01 * rtol, solver=self.solver)
         o = run.values
         return run._replace(values=Overlaps(o.Q[:, member][:, :, member], o.M[:, member], o.P, o.a[:, member]))
 
     def _dataset(self, problem: Problem, times: np.ndarray, runs: list, args: Any):
         path: Overlaps = jax.tree.map(lambda *x: np.stack(x, axis=1), *(run.values for run in runs))  # (time, replica)
-        values, error = risks(args[0], args[1], path), max(_quadrature_error(args, path, r) for r in range(len(runs)))
-        if error > VISIBLE:
-            warnings.warn(
-                f"OverlapODE: the Gaussian moments ({args[1].name}) have an estimated error of {error:.1e}. A function "
-                'with a kink loses digits here: use a named activation such as "relu" where there is one.',
-                AccuracyWarning,
-                stacklevel=2,
-            )
+        values, error = risks(args[0], args[1], path), max(quadrature_error(args, path, r) for r in range(len(runs)))
+        warn_of_error(error, args[1].name)
         return overlap_dataset(
             problem,
             times,
@@ -177,18 +213,47 @@ class OverlapODE(AbstractLimit):
             method="OverlapODE",
             reference=self.reference,
             replicated=self.d is not None,
-            attrs={
-                "gaussian_moments": args[1].name,
-                "quadrature_error": error,
-                "solver": runs[0].solver,
-                "steps": max(run.steps for run in runs),
-                "rtol": self.rtol,
-                **({} if self.d is None else {"d": float(self.d), "seed": self.seed}),
-            },
+            attrs=self.about(args[1].name, error, runs[0].solver, max(run.steps for run in runs)),
+        )
+
+    def about(self, moments: str, error: float, solver: str, steps: int) -> dict[str, Any]:
+        """What a result says of how it was made."""
+        drawn = {} if self.d is None else {"d": float(self.d), "seed": self.seed}
+        made = {"gaussian_moments": moments, "quadrature_error": error, "solver": solver, "steps": steps}
+        return {**made, "rtol": self.rtol, **drawn}
+
+    def family_key(self, problem: Problem) -> Hashable | None:
+        """Problems with equal keys may share a call of `family`; None: the problem has to be solved alone."""
+        from limitlab.macro.overlap_family import family_key
+
+        return family_key(self, problem)
+
+    def family(self, problems: Sequence[Problem], times: Any) -> list[Point]:
+        """The results of problems with equal keys, in one compiled call; none depends on which others share it."""
+        from limitlab.macro.overlap_family import family
+
+        return family(self, problems, times)
+
+
+def tolerance(rtol: float, problem: Problem, sums: AbstractFieldSum, start: Overlaps, copies: Any) -> float:
+    """Steps finer than the moments are exact would only resolve the kinks of the quadrature, at any cost."""
+    c = error_coefficients(problem, start.a * copies)
+    blur = float(sums.error(start.omega, c, problem.channel.variance))  # type: ignore[attr-defined]
+    return max(rtol, blur / 10) if blur > VISIBLE else rtol
+
+
+def warn_of_error(error: float, moments: str) -> None:
+    """Say aloud that Gaussian moments are less accurate than one would think."""
+    if error > VISIBLE:
+        warnings.warn(
+            f"OverlapODE: the Gaussian moments ({moments}) have an estimated error of {error:.1e}. A function "
+            'with a kink loses digits here: use a named activation such as "relu" where there is one.',
+            AccuracyWarning,
+            stacklevel=3,
         )
 
 
-def _quadrature_error(args: Any, path: Overlaps, replica: int) -> float:
+def quadrature_error(args: Any, path: Overlaps, replica: int) -> float:
     """The largest error estimate of the moments at the first, middle and last finite point of a path."""
     problem, sums = args
     finite = np.nonzero(np.all(np.isfinite(path.Q[:, replica]), axis=(1, 2)))[0]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["OK", "RAN_AWAY", "STALLED", "TOO_MANY", "March", "march"]
+__all__ = ["OK", "RAN_AWAY", "STALLED", "TOO_MANY", "March", "march", "march_many"]
 
 OK, RAN_AWAY, TOO_MANY, STALLED = 0, 1, 2, 3
 SAFETY, SLOWEST, FASTEST = 0.9, 0.2, 10.0
@@ -40,6 +40,34 @@ class March(NamedTuple):
     code: jax.Array
 
 
+def _length(now: March, times: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The next step, and whether it ends on the next asked time."""
+    left = times[now.seen] - now.t
+    lands = now.h >= left * (1 - 1e-12)
+    return jnp.where(lands, left, now.h), lands
+
+
+def _judge(now: March, times, h, lands, y, wrong, rtol, atol, bound, max_steps) -> tuple[March, jax.Array]:
+    """The state after a step of length h to y with the error ``wrong``, and whether it came to an asked time."""
+    scale = atol + rtol * jnp.maximum(jnp.abs(now.y), jnp.abs(y))
+    error = jnp.sqrt(jnp.mean(jnp.square(wrong / scale)))
+    sound = jnp.all(jnp.isfinite(y)) & jnp.isfinite(error)
+    factor = jnp.where(sound, SAFETY * jnp.maximum(error, 1e-30) ** (-1 / 8), SLOWEST)
+    accept = sound & (error <= 1)
+    runaway = accept & (jnp.max(jnp.abs(y)) > bound)
+    # A step cut short to land says little about the next one: the step before it is kept if it was longer.
+    grown = h * jnp.clip(factor, SLOWEST, jnp.where(accept, FASTEST, 1.0))
+    after = jnp.where(accept & lands, jnp.maximum(grown, now.h), grown)
+    t = jnp.where(accept, jnp.where(lands, times[now.seen], now.t + h), now.t)
+    stuck = ~accept & (h < SMALLEST)
+    code = jnp.where(runaway, RAN_AWAY, jnp.where(stuck, STALLED, OK))
+    code = jnp.where((code == OK) & (now.steps + 1 >= max_steps), TOO_MANY, code)
+    seen = now.seen + (accept & lands & ~runaway)
+    y = jnp.where(accept, y, now.y)
+    code = jnp.where(seen >= len(times), OK, code)
+    return now._replace(t=t, y=y, h=after, seen=seen, steps=now.steps + 1, code=code), accept & lands
+
+
 def march(drift, y0: jax.Array, t0, times: jax.Array, rtol, atol, bound, first_step, max_steps) -> March:
     """Solve dy/dt = drift(y) from t0 through the asked times, each of which ends a step."""
     rows, weights, error_weights = map(jnp.asarray, _tableau())
@@ -50,38 +78,72 @@ def march(drift, y0: jax.Array, t0, times: jax.Array, rtol, atol, bound, first_s
         return y, h, K.at[i].set(drift(y + h * (rows[i] @ K)))
 
     def step(now: March) -> March:
-        left = times[now.seen] - now.t
-        lands = now.h >= left * (1 - 1e-12)
-        h = jnp.where(lands, left, now.h)
+        h, lands = _length(now, times)
         _, _, K = jax.lax.fori_loop(0, count, stage, (now.y, h, jnp.zeros((count, now.y.size))))
-        y = now.y + h * (weights @ K)
-        scale = atol + rtol * jnp.maximum(jnp.abs(now.y), jnp.abs(y))
-        error = jnp.sqrt(jnp.mean(jnp.square(h * (error_weights @ K) / scale)))
-        sound = jnp.all(jnp.isfinite(y)) & jnp.isfinite(error)
-        factor = jnp.where(sound, SAFETY * jnp.maximum(error, 1e-30) ** (-1 / 8), SLOWEST)
-        accept = sound & (error <= 1)
-        runaway = accept & (jnp.max(jnp.abs(y)) > bound)
-        # A step cut short to land says little about the next one: the step before it is kept if it was longer.
-        grown = h * jnp.clip(factor, SLOWEST, jnp.where(accept, FASTEST, 1.0))
-        after = jnp.where(accept & lands, jnp.maximum(grown, now.h), grown)
-        t = jnp.where(accept, jnp.where(lands, times[now.seen], now.t + h), now.t)
-        stuck = ~accept & (h < SMALLEST)
-        code = jnp.where(runaway, RAN_AWAY, jnp.where(stuck, STALLED, OK))
-        code = jnp.where((code == OK) & (now.steps + 1 >= max_steps), TOO_MANY, code)
-        values = now.values.at[now.seen].set(jnp.where(accept & lands, y, now.values[now.seen]))
-        seen = now.seen + (accept & lands & ~runaway)
-        # Times that are asked twice (or lie before t0) are passed without a step.
-        y = jnp.where(accept, y, now.y)
-        return March(t, y, after, seen, values, now.steps + 1, jnp.where(seen >= last, OK, code))
+        y, wrong = now.y + h * (weights @ K), h * (error_weights @ K)
+        new, here = _judge(now, times, h, lands, y, wrong, rtol, atol, bound, max_steps)
+        return new._replace(values=now.values.at[now.seen].set(jnp.where(here, y, now.values[now.seen])))
 
     def passed(now: March) -> March:
         values = now.values.at[now.seen].set(now.y)
         return now._replace(seen=now.seen + 1, values=values)
 
     def body(now: March) -> March:
+        # Times that are asked twice (or lie before t0) are passed without a step.
         return jax.lax.cond(times[jnp.minimum(now.seen, last - 1)] <= now.t, passed, step, now)
 
-    start = March(
+    start = _begin(y0, t0, first_step, last)
+    return jax.lax.while_loop(lambda now: (now.seen < last) & (now.code == OK), body, start)
+
+
+def march_many(drift, y0: jax.Array, times: jax.Array, rtol, atol, bound, first_step, max_steps) -> March:
+    """As `march` from time 0 for all rows of y0 (lanes, state) side by side: ``drift`` takes and gives all rows.
+
+    Every row has its own steps and tolerances, and does not depend on the others.
+    """
+    rows, weights, error_weights = map(jnp.asarray, _tableau())
+    count, last = len(weights), len(times)
+
+    def combined(w: jax.Array, K: jax.Array) -> jax.Array:
+        # One product with a vector: as a sum it would be computed again at every use, deep inside the drift.
+        return (w @ K.reshape(count, -1)).reshape(K.shape[1:])
+
+    def stage(i, carry):
+        y, h, K = carry
+        return y, h, K.at[i].set(drift(y + h * combined(rows[i], K)))
+
+    def running(now: March) -> jax.Array:
+        return (now.seen < last) & (now.code == OK)
+
+    def body(now: March) -> March:
+        going, next_time = running(now), jnp.minimum(now.seen, last - 1)
+        ahead = now._replace(seen=next_time)
+        h, lands = jax.vmap(_length, (0, None))(ahead, times)
+        _, _, K = jax.lax.fori_loop(0, count, stage, (now.y, h[:, None], jnp.zeros((count, *now.y.shape))))
+        y, wrong = now.y + h[:, None] * combined(weights, K), h[:, None] * combined(error_weights, K)
+        judge = jax.vmap(_judge, (0, None, 0, 0, 0, 0, 0, 0, None, None))
+        new, here = judge(ahead, times, h, lands, y, wrong, rtol, atol, bound, max_steps)
+        due = times[next_time] <= now.t
+        new = _choose(due, now._replace(seen=now.seen + 1), new)
+        write = (going & (due | here))[:, None] & (jnp.arange(last) == next_time[:, None])
+        values = jnp.where(write[:, :, None], jnp.where(due[:, None], now.y, y)[:, None], now.values)
+        return _choose(going, new, now)._replace(values=values)
+
+    start = jax.vmap(_begin, (0, None, None, None))(y0, 0.0, first_step, last)
+    return jax.lax.while_loop(lambda now: jnp.any(running(now)), body, start)
+
+
+def _choose(which: jax.Array, yes: March, no: March) -> March:
+    """Rows of one or the other, the values at the asked times left out."""
+
+    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(which.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes._replace(values=no.values), no)
+
+
+def _begin(y0: jax.Array, t0, first_step, last: int) -> March:
+    return March(
         jnp.asarray(t0, float),
         y0,
         jnp.asarray(first_step, float),
@@ -90,4 +152,3 @@ def march(drift, y0: jax.Array, t0, times: jax.Array, rtol, atol, bound, first_s
         jnp.zeros((), int),
         jnp.zeros((), int),
     )
-    return jax.lax.while_loop(lambda now: (now.seen < last) & (now.code == OK), body, start)

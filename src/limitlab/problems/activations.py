@@ -5,11 +5,10 @@ r"""Named scalar functions :math:`\sigma` with their derivative and, where known
 outside. Any function of ``jax.numpy`` may be given from Python; it has no name and cannot be put in a file.
 """
 
-import ast
 import difflib
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import equinox as eqx
 import jax
@@ -23,6 +22,11 @@ from limitlab.numerics.gaussian_moments import Term, derivative_terms, logistic_
 __all__ = ["ACTIVATIONS", "Activation", "activation", "hermite", "piecewise", "shifted"]
 
 MAX_NAME = 4000  # characters of an activation's text; a longer one is refused before it is read
+MAX_SHIFTS = 8  # of an activation that is shifted several times, as text
+MANY = 1024  # activations that are kept for when they are asked for again
+
+_NUMBER = r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
+_KNOT = re.compile(rf"\s*[(\[]{_NUMBER},{_NUMBER}[)\]]\s*(?:,\s*|\Z)")
 
 
 class Activation(eqx.Module):
@@ -113,7 +117,7 @@ def shifted(name: "str | Activation", by: float) -> Activation:
     return _shifted(activation(name), check_number("shifted", "by", by, remedy="Give a finite shift."))
 
 
-@cache
+@lru_cache(MANY)
 def _shifted(base: Activation, by: float) -> Activation:
     return Activation(
         name=f"shifted({base.name}, {by!r})",
@@ -135,12 +139,16 @@ def piecewise(*knots) -> Activation:
         table = np.array(float("nan"))
     if table.ndim != 2 or table.shape[1] != 2 or len(table) < 2:
         raise InputError(f"piecewise.knots must be at least two pairs (x, y); got {knots!r}.")
-    if not np.all(np.isfinite(table)) or np.any(np.diff(table[:, 0]) <= 0):
+    if not np.all(np.isfinite(table)) or np.any(table[1:, 0] <= table[:-1, 0]):
         raise InputError(f"piecewise.knots must be finite with increasing x; got {knots!r}. Sort them by x.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        x, y = np.diff(table, axis=0).T
+        if not np.all(np.isfinite(y / x) & np.isfinite(x)):
+            raise InputError(f"piecewise.knots must have finite slopes between them; got {knots!r}. Move them apart.")
     return _piecewise(tuple((float(x), float(y)) for x, y in table))
 
 
-@cache
+@lru_cache(MANY)
 def _piecewise(knots: tuple[tuple[float, float], ...]) -> Activation:
     table = np.asarray(knots)
     x, y = table.T
@@ -169,7 +177,7 @@ def _custom(function: Callable) -> Activation:
 
 
 def _unknown(text: str) -> InputError:
-    near = difflib.get_close_matches(text, ACTIVATIONS, 1)
+    near = difflib.get_close_matches(text[:80], ACTIVATIONS, 1)
     return InputError(
         f"activation must be one of {', '.join(ACTIVATIONS)}, hermite(k), shifted(name, by), "
         f"piecewise((x, y), ...) or, from Python, a jax.numpy function; got {text[:80]!r}."
@@ -185,22 +193,47 @@ def activation(value: "str | Activation | Callable") -> Activation:
         if callable(value):
             return _custom(value)
         raise _unknown(repr(value))
+    if len(value) > MAX_NAME:
+        raise InputError(
+            f"activation must be at most {MAX_NAME} characters of text; got {len(value)}. Use fewer knots."
+        )
     text = value.strip()
     if text in _TABLE:
         function, derivative, terms = _TABLE[text]
         power = {"square": (0.0, 0.0, 1.0), "linear": (0.0, 1.0)}.get(text)
         return Activation(name=text, function=function, derivative=derivative, terms=terms, power=power)
+    found = _read(text)
+    if len(found.name) > MAX_NAME:  # numbers written out may be longer than they came
+        raise InputError(
+            f"activation must be at most {MAX_NAME} characters of text; got {len(found.name)} with all digits. "
+            "Use fewer knots."
+        )
+    return found
+
+
+def _read(text: str) -> Activation:
+    """An activation with arguments. Its numbers are read one by one; nothing is evaluated."""
     match = re.fullmatch(r"(hermite|shifted|piecewise)\((.*)\)", text, re.DOTALL)
-    if match is None or len(text) > MAX_NAME:
+    if match is None:
         raise _unknown(text)
-    kind, inside = match.groups()
-    try:
-        if kind == "shifted":
-            name, _, by = inside.rpartition(",")
-            return shifted(name.strip().strip("'\""), float(by))
-        arguments = ast.literal_eval(f"({inside},)")  # numbers and tuples only; nothing is evaluated
-        return hermite(*arguments) if kind == "hermite" else piecewise(*arguments)
-    except InputError:
-        raise
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise _unknown(text) from None
+    kind, inside = match[1], match[2].strip()
+    if kind == "hermite" and re.fullmatch(r"[0-9]{1,9}", inside):
+        return hermite(int(inside))
+    if kind == "shifted":
+        name, _, by = inside.rpartition(",")
+        if inside.count("shifted(") >= MAX_SHIFTS:
+            raise InputError(
+                f"activation may be shifted at most {MAX_SHIFTS} times; got {text[:80]!r}. Add the shifts up."
+            )
+        if number := re.fullmatch(_NUMBER, by):
+            return shifted(name.strip().strip("'\""), float(number[1]))
+    if kind == "piecewise":
+        if re.match(r"[(\[]\s*[(\[]", inside):  # a list of knots as a single argument
+            inside = inside[1:-1]
+        knots = []
+        while inside and (knot := _KNOT.match(inside)):
+            knots.append((float(knot[1]), float(knot[2])))
+            inside = inside[knot.end() :]
+        if knots and not inside:
+            return piecewise(*knots)
+    raise _unknown(text)

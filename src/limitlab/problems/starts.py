@@ -16,6 +16,7 @@ from limitlab.numerics.random import wishart
 
 __all__ = ["AbstractStart", "InformedStart", "OverlapStart", "RandomStart", "SpectralStart"]
 
+MAX_OVERLAP = 1e100  # entries of overlap matrices: products of larger ones may overflow
 SECOND_LAYERS = ("ones", "rademacher", "uniform", "gaussian")
 
 
@@ -122,6 +123,8 @@ class OverlapStart(AbstractStart):
     P: np.ndarray = eqx.field(converter=_matrix)
 
     def __check_init__(self):
+        for name in ("Q", "M", "P"):
+            _check_matrix("OverlapStart", name, getattr(self, name))
         p, k = self.M.shape
         if self.Q.shape != (p, p) or self.P.shape != (k, k):
             raise InputError(
@@ -187,7 +190,19 @@ class SpectralStart(AbstractStart):
         return True
 
 
+def _check_matrix(owner: str, name: str, matrix: np.ndarray) -> None:
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise InputError(f"{owner}.{name} must be a matrix of numbers, row by row; got shape {matrix.shape}.")
+    largest = float(np.max(np.abs(matrix)))
+    if not largest <= MAX_OVERLAP:
+        raise InputError(
+            f"{owner}.{name} must have finite entries of size at most {MAX_OVERLAP:g}; the largest is {largest:g}. "
+            "Overlaps are of order 1."
+        )
+
+
 def _check_teacher_gram(owner: str, P: np.ndarray) -> None:
+    _check_matrix(owner, "P", P)
     if P.shape[0] != P.shape[1]:
         raise InputError(f"{owner}.P must be a square matrix (teacher, teacher); got shape {P.shape}.")
     check_psd(owner, "P", P)

@@ -15,19 +15,21 @@ __all__ = ["MAX_VARIABLE", "Polynomial", "parse"]
 
 MAX_VARIABLE = 20
 MAX_TEXT = 4_000_000  # characters
+MAX_PARSED = 250_000  # characters of a text that is not a plain sum of products
 MAX_DEPTH = 50  # of parentheses
 MAX_POWER = 64  # of a sum
 MAX_DIGITS = 9  # of any power
-MAX_WORK = 2**24  # pairs of terms in all products of a text
+MAX_WORK = 2**21  # pairs of terms in all products of a text, and terms in all its sums
+MAX_TERMS = 2**18  # of a polynomial
 ROUNDING = 1e-14  # of the sum of sizes: what is left where terms cancel
-SMALL_WORK = 4096  # pairs above which NumPy multiplies
+SMALL_WORK = 256  # pairs above which NumPy multiplies
 
 Polynomial = dict[int, float]  # bits of a set of variables -> coefficient
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _FACTOR = rf"(?:{_NUMBER}|z[0-9]+)"
 _TOKEN = re.compile(rf"\s*(?:({_NUMBER})|([A-Za-z_]\w*)|(\*\*|[-+*^()]))")
-_MONOMIAL = re.compile(rf"([\s+-]*)({_FACTOR}(?:\s*\*\s*{_FACTOR})*)\s*(?=[+-]|\Z)")
+_MONOMIAL = re.compile(rf"([\s+-]*+)({_FACTOR}(?:\s*+\*\s*+{_FACTOR})*+)\s*+(?=[+-]|\Z)")
 _VARIABLES = {f"z{i}": 1 << i - 1 for i in range(1, MAX_VARIABLE + 1)}
 _KINDS = {1: "number", 2: "name", 3: ""}
 
@@ -38,7 +40,13 @@ def parse(text: str) -> Polynomial:
         raise InputError(
             f"SparseTarget.text has {len(text)} characters; at most {MAX_TEXT} are read. Leave out small terms."
         )
-    terms, sizes = _plain_sum(text) or (_Parser(text).read(), _Parser(text, absolute=True).read())
+    plain = _plain_sum(text)
+    if plain is None and len(text) > MAX_PARSED:
+        raise InputError(
+            f"SparseTarget.text has {len(text)} characters; above {MAX_PARSED} it must be a sum of products of finite "
+            f"numbers and z1 to z{MAX_VARIABLE}, without parentheses and powers. Write it as such a sum."
+        )
+    terms, sizes = plain or (_Parser(text).read(), _Parser(text, absolute=True).read())
     if not all(map(math.isfinite, terms.values())):
         raise InputError("SparseTarget: a coefficient is not finite (it overflowed). Use smaller numbers.")
     return {mask: value for mask, value in terms.items() if abs(value) > ROUNDING * sizes[mask]}
@@ -65,7 +73,7 @@ def _plain_sum(text: str) -> tuple[Polynomial, Polynomial] | None:
             elif "z" in factor:
                 return None
             else:
-                value *= float(factor)
+                value *= float(factor.strip())
         if math.isinf(value):
             return None  # the parser says where
         total[mask] = total.get(mask, 0.0) + value
@@ -121,11 +129,19 @@ class _Parser:
 
     def sum(self, depth: int) -> Polynomial:
         total = dict(self.product(depth))
+        self.spend(len(total), self.now.at)
         while self.now.kind in ("+", "-"):
-            sign = 1.0 if self.take().kind == "+" else self.minus
-            for mask, value in self.product(depth).items():
+            token = self.take()
+            sign, terms = 1.0 if token.kind == "+" else self.minus, self.product(depth)
+            self.spend(len(terms), token.at)
+            for mask, value in terms.items():
                 total[mask] = total.get(mask, 0.0) + sign * value
         return total
+
+    def spend(self, work: int, at: int) -> None:
+        self.work += work
+        if self.work > MAX_WORK:
+            self.fail("the target becomes too much work", at, "Write it as a sum of products.")
 
     def product(self, depth: int) -> Polynomial:
         total = self.factor(depth)
@@ -139,12 +155,15 @@ class _Parser:
             ((a, x),), ((b, y),) = left.items(), right.items()
             return {a ^ b: x * y}  # z^2 = 1
         pairs = len(left) * len(right)
-        self.work += pairs
-        if self.work > MAX_WORK:
+        if self.work + pairs > MAX_WORK:
             what = f"this product of {len(left)} by {len(right)} terms is too much"
             self.fail(what, at, "Write the target as a sum.")
+        self.work += pairs
         if pairs > SMALL_WORK:
-            return _times(left, right)
+            out = _times(left, right)
+            if len(out) > MAX_TERMS:
+                self.fail(f"this product has {len(out)} terms, more than {MAX_TERMS}", at, "Leave out small terms.")
+            return out
         out: Polynomial = {}
         for a, x in left.items():
             for b, y in right.items():

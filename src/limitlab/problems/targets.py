@@ -36,7 +36,7 @@ class _Expansion(NamedTuple):
     terms: dict[int, float]  # bits over `variables`, by size and then by number
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=32)
 def _expand(text: str) -> _Expansion:
     terms = parse(text)
     masks, values = np.array(list(terms), np.int64), np.array(list(terms.values()))

@@ -19,6 +19,7 @@ class Point:
     attrs: dict[str, Any] = dataclasses.field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     reason: str = ""
+    failure: str = "failed"  # the status of a point with a reason: failed, out_of_time, out_of_memory, killed
 
     @property
     def failed(self) -> bool:
@@ -28,5 +29,5 @@ class Point:
     def status(self) -> tuple[tuple[str, ...], np.ndarray]:
         """How the point ended, by replica if its result says so."""
         if self.failed:
-            return (), np.asarray("failed")
+            return (), np.asarray(self.failure)
         return self.variables.get("status", ((), np.asarray("ok")))

@@ -4,6 +4,7 @@ import datetime
 import difflib
 import functools
 import importlib.metadata
+import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
-from limitlab.spec import spec_hash, to_json
+from limitlab.spec import table_hash, to_dict
 from limitlab.states import Overlaps
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "Variable",
     "dataset",
     "overlap_dataset",
+    "schema_stamp",
     "validate",
 ]
 
@@ -50,7 +52,8 @@ RESERVED_DIMENSIONS: dict[str, str] = {
     "overlap": "overlap m at which a landscape is seen",
 }
 
-STATUSES = ("ok", "diverged", "not_converged", "max_steps", "not_reached", "undefined", "failed")
+FAILURES = ("failed", "out_of_time", "out_of_memory", "killed")  # of points of a sweep that gave nothing
+STATUSES = ("ok", "diverged", "not_converged", "max_steps", "not_reached", "undefined", *FAILURES)
 
 ATTRIBUTES = (
     "problem",
@@ -180,22 +183,27 @@ def dataset(
         )
         if about is not None:
             ds[name].attrs["long_name"] = about
-    stamp = {
-        "problem": to_json(problem),
-        "spec_hash": spec_hash(problem),
-        "method": method,
-        "reference": reference,
-        "limitlab_version": _version(),
-        "jax_version": jax.__version__,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "schema_version": SCHEMA_VERSION,
-    }
+    stamp = {**schema_stamp(problem, method), "reference": reference}
     taken = sorted(set(stamp) & set(attrs or {}))
     if taken:
         raise InputError(f"attrs may not set {', '.join(taken)}: the schema stamps these itself. Use other names.")
     ds.attrs = {name: _plain(value) for name, value in {**stamp, **(attrs or {})}.items() if value is not None}
     validate(ds)
     return ds
+
+
+def schema_stamp(problem: Problem, method: str) -> dict[str, Any]:
+    """The attributes that every result has."""
+    table = to_dict(problem)
+    return {
+        "problem": json.dumps(table, allow_nan=False),
+        "spec_hash": table_hash(table),
+        "method": method,
+        "limitlab_version": _version(),
+        "jax_version": jax.__version__,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "schema_version": SCHEMA_VERSION,
+    }
 
 
 def overlap_dataset(
@@ -261,7 +269,7 @@ def validate(ds: "xr.Dataset") -> None:
             f"version {SCHEMA_VERSION}. Make it again, or use the limitlab that made it."
         )
     for name, variable in ds.data_vars.items():
-        _check_variable(str(name), tuple(map(str, variable.dims)))
+        _check_variable(str(name), tuple(map(str, variable.dims)), swept="verb" in ds.attrs)
     for dim in ds.dims:
         if dim not in ds.coords:
             raise InputError(f"The dimension {dim!r} has no coordinate. Give its labels in coords.")
@@ -271,8 +279,9 @@ def validate(ds: "xr.Dataset") -> None:
     _check_status(ds)
 
 
-def _check_variable(name: str, dims: tuple[str, ...]) -> None:
-    swept_only = dims and not set(dims) & set(RESERVED_DIMENSIONS)
+def _check_variable(name: str, dims: tuple[str, ...], swept: bool) -> None:
+    """Names are those of the schema; a sweep and its points may have numbers of any name, but no axes of their own."""
+    swept_only = (dims or swept) and not set(dims) & set(RESERVED_DIMENSIONS)
     if name not in VARIABLES and not swept_only:
         known = tuple(VARIABLES)
         raise InputError(

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limitlab.errors import InputError, ResultFileError
+from limitlab.results.scan import JSON_MARK, available_memory, check_file
 from limitlab.results.schema import SCHEMA_VERSION, validate
+from limitlab.spec.files import open_plain
+from limitlab.spec.shown import printable, show
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["load", "save"]
 
-# netCDF attributes are texts and numbers. Others (booleans, lists, tables, None) are kept as JSON after this.
-JSON_MARK = "json:"
+# netCDF attributes are texts and numbers. Others (booleans, lists, tables, None) are kept as JSON after JSON_MARK.
+MAX_JSON = 5_000_000  # characters of such an attribute
+MAX_DEPTH = 32  # of lists and tables in it
 
 
 def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
@@ -43,9 +47,12 @@ def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
         encoded = _encode(ds)
         fill = {str(v): {"_FillValue": None} for v in encoded.variables if encoded[v].dtype.kind == "f"}
         encoded.to_netcdf(name, engine="h5netcdf", encoding=fill)
+        check_file(Path(name))  # whatever could not be read back never takes its place
         _flush(name)
         os.replace(name, path)
         _flush(path.parent)
+    except ResultFileError as error:
+        raise InputError(f"The Dataset cannot be saved to {path}: {error}. Leave this out.") from error
     except (OSError, RuntimeError) as error:  # HDF5 reports a full disk as either
         raise _unwritable(path, error) from error
     finally:
@@ -55,57 +62,74 @@ def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
 
 
 def load(path: str | os.PathLike) -> "xr.Dataset":
-    """Read a result into memory; raise `ResultFileError` unless it is a whole limitlab result."""
-    import xarray as xr
+    """Read a result into memory; raise `ResultFileError` unless it is a whole limitlab result.
 
+    Nothing in the file is run, followed to another place or taken on trust: see `limitlab.results.scan`.
+    """
     path = Path(path)
-    if not path.exists():
-        raise ResultFileError(
-            f"There is no result file {path}. Check the name, or make it with limitlab.save(ds, path)."
-        )
-    if not path.is_file():
-        raise ResultFileError(f"{path} is not a file. Give the name of a .nc file.")
-    if path.stat().st_size == 0:
-        raise ResultFileError(f"{path} is empty (0 bytes). Delete it and make it again.")
-    with path.open("rb") as file:
-        head = file.read(8)
-    if head != b"\x89HDF\r\n\x1a\n":
-        raise ResultFileError(
-            f"{path} is not a limitlab result: it does not begin as a netCDF-4 (HDF5) file does. "
-            "Give a file written by limitlab.save."
-        )
+    shown = printable(str(path))
+    _check_head(path, shown)
     try:
-        with xr.open_dataset(
-            path, engine="h5netcdf", decode_times=False, decode_timedelta=False, phony_dims="sort"
-        ) as opened:
-            raw = opened.load()
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-        KeyError,
-        EOFError,
-    ) as error:  # whatever a damaged file makes HDF5 say
-        raise ResultFileError(
-            f"{path} cannot be read: it is truncated or damaged ({type(error).__name__}: {str(error)[:160]})"
+        check_file(path, available_memory())
+        raw = _read(path)
+    except ResultFileError as error:
+        raise _refused(
+            f"{shown} is a netCDF file but not a limitlab result: {error}. Give a file written by limitlab.save."
+        ) from None
+    except MemoryError as error:
+        raise _refused(f"{shown} cannot be read: {error or 'out of memory'}. Use a machine with more.") from None
+    except Exception as error:  # whatever a damaged file makes HDF5 and its readers say
+        raise _refused(
+            f"{shown} cannot be read: it is truncated or damaged ({type(error).__name__}: {str(error)[:160]})"
             ". Delete it and make it again."
-        ) from error
-    version = raw.attrs.get("schema_version")
-    if version is None:
-        raise ResultFileError(
-            f"{path} is a netCDF file but not a limitlab result. Give a file written by limitlab.save."
-        )
+        ) from None
+    version = raw.attrs["schema_version"]
     if version != SCHEMA_VERSION:
-        raise ResultFileError(
-            f"{path} has schema version {version}; this limitlab reads version {SCHEMA_VERSION}. "
-            f"Make it again, or read it with limitlab {raw.attrs.get('limitlab_version', 'of its time')}."
+        made_by = raw.attrs.get("limitlab_version", "of its time")
+        raise _refused(
+            f"{shown} has schema version {str(version)[:40]}; this limitlab reads version {SCHEMA_VERSION}. "
+            f"Make it again, or read it with limitlab {str(made_by)[:40]}."
         )
     try:
         ds = _decode(raw)
         validate(ds)
-    except (InputError, ValueError) as error:
-        raise ResultFileError(f"{path} does not obey the schema of limitlab results: {error}") from error
+    except (ArithmeticError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise _refused(f"{shown} does not obey the schema of limitlab results: {error}") from None
     return ds
+
+
+def _refused(text: str) -> ResultFileError:
+    return ResultFileError(printable(text))  # a stranger's names are not shown as they came
+
+
+def _check_head(path: Path, shown: str) -> None:
+    """Raise unless the path is that of a plain file which begins as HDF5 does."""
+    try:
+        with open_plain(path, "result", "Give the name of a .nc file written by limitlab.save.") as file:
+            head = file.read(8)
+    except OSError as error:
+        raise ResultFileError(f"{shown} cannot be read: {error.strerror}. Check its permissions.") from error
+    except ValueError as error:  # open_plain says what is wrong with the path
+        raise ResultFileError(f"{error} Check the name, or make it with limitlab.save(ds, path).") from None
+    if not head:
+        raise ResultFileError(f"{shown} is empty (0 bytes). Delete it and make it again.")
+    if head != b"\x89HDF\r\n\x1a\n":
+        raise ResultFileError(
+            f"{shown} is not a limitlab result: it does not begin as a netCDF-4 (HDF5) file does. "
+            "Give a file written by limitlab.save."
+        )
+
+
+def _read(path: Path) -> "xr.Dataset":
+    import xarray as xr
+
+    plain: dict[str, Any] = {"mask_and_scale": False, "decode_times": False, "decode_timedelta": False}
+    with xr.open_dataset(path, engine="h5netcdf", **plain) as opened:
+        raw = opened.load()
+    for name, variable in raw.variables.items():
+        if variable.shape != tuple(raw.sizes[dim] for dim in variable.dims):  # xarray takes the scales' word for it
+            raise ResultFileError(f"{show(name)} has shape {variable.shape}, which is not that of its dimensions")
+    return raw
 
 
 def _encode(ds: "xr.Dataset") -> "xr.Dataset":
@@ -119,7 +143,7 @@ def _encode(ds: "xr.Dataset") -> "xr.Dataset":
 def _decode(ds: "xr.Dataset") -> "xr.Dataset":
     ds = ds.drop_encoding()
     for name in list(ds.variables):
-        if ds[name].dtype.kind in "OT":  # texts of variable length come back as objects
+        if ds[name].dtype.kind in "OT":  # texts come back as objects
             ds[name] = (ds[name].dims, ds[name].values.astype(str), ds[name].attrs)
     for name in ds.variables:
         ds[name].attrs = {key: _decode_attribute(value) for key, value in ds[name].attrs.items()}
@@ -138,13 +162,36 @@ def _encode_attribute(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, np.bool_):
         value = bool(value)
-    return JSON_MARK + json.dumps(value)
+    text = JSON_MARK + json.dumps(value)
+    if len(text) > MAX_JSON or _depth(value) > MAX_DEPTH:
+        raise InputError(
+            f"An attribute takes {len(text)} characters of JSON; a file takes at most {MAX_JSON}, nested at most "
+            f"{MAX_DEPTH} deep. Put long lists into variables."
+        )
+    return text
 
 
 def _decode_attribute(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(JSON_MARK):
-        return json.loads(value[len(JSON_MARK) :])
+        if len(value) > MAX_JSON:
+            raise InputError(f"An attribute has {len(value)} characters of JSON; at most {MAX_JSON} are read.")
+        table = json.loads(value[len(JSON_MARK) :])
+        if _depth(table) > MAX_DEPTH:
+            raise InputError(f"An attribute is nested more than {MAX_DEPTH} deep; no result has such attributes.")
+        return table
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and tables are nested, not counted beyond `MAX_DEPTH` + 1."""
+    level, depth = [value], 0
+    while depth <= MAX_DEPTH:
+        tables = [v for v in level if isinstance(v, (dict, list, tuple))]
+        if not tables:
+            break
+        level = [inner for v in tables for inner in (v.values() if isinstance(v, dict) else v)]
+        depth += 1
+    return depth
 
 
 def _flush(path: str | Path) -> None:

@@ -15,6 +15,7 @@ from limitlab.problems.losses.base import AbstractConvexLoss, Proximal, newton_p
 __all__ = ["CustomLoss"]
 
 LADDER = np.linspace(-5, 5, 25)  # sinh(5) = 74: bends farther out than 74 scales meet only wide panels
+MAX_KINKS = 100  # each is compared with every place of a grid
 NEAR = 1e-7  # one-sided derivatives at a kink are taken this far from it (in units of 1 + |kink|)
 
 
@@ -61,6 +62,8 @@ class CustomLoss(AbstractConvexLoss):
         return len(self.kinks) == 0
 
     def _check_convex(self) -> None:
+        if len(self.kinks) > MAX_KINKS:
+            raise InputError(f"CustomLoss.kinks must be at most {MAX_KINKS} numbers; got {len(self.kinks)}.")
         if not np.all(np.isfinite(self.kinks)):
             raise InputError(f"CustomLoss.kinks must be finite numbers; got {self.kinks.tolist()}.")
         t = np.unique(np.concatenate([np.linspace(-30, 30, 1201), self.scale * np.linspace(-10, 10, 801)]))

@@ -9,12 +9,15 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
-from limitlab.results.schema import ATTRIBUTES, RESERVED_DIMENSIONS, dataset
+from limitlab.results.schema import ATTRIBUTES, FAILURES, RESERVED_DIMENSIONS, dataset
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["combine", "table_of"]
+__all__ = ["combine", "table_of", "why"]
+
+BROKEN = ("diverged", "not_converged", "max_steps", *FAILURES)
+
 
 def table_of(result: Any, name: str) -> Point:
     """A Dataset by its variables, a record by its fields, a number under the name of the verb."""
@@ -68,7 +71,13 @@ def _scalar(value: Any) -> np.ndarray | None:
     return None
 
 
-def combine(problem: Problem, verb: str, axes: dict[str, np.ndarray], points: list[Point]) -> "xr.Dataset":
+def combine(
+    problem: Problem,
+    verb: str,
+    axes: dict[str, np.ndarray],
+    points: list[Point],
+    attrs: dict[str, Any] | None = None,
+) -> "xr.Dataset":
     """One Dataset over the axes. Points come in row-major order of the axes."""
     good = [point for point in points if not point.failed]
     shape = tuple(len(values) for values in axes.values())
@@ -80,9 +89,9 @@ def combine(problem: Problem, verb: str, axes: dict[str, np.ndarray], points: li
     kept = {name: [p.variables[name] for p in good] for name in names if _same(name, good)}
     variables = {name: _stack(list(axes), shape, points, tables) for name, tables in kept.items()}
     variables["status"] = _statuses(list(axes), shape, points)
-    if len(good) < len(points):
-        reasons = np.asarray([point.reason for point in points]).reshape(shape)
-        variables["reason"] = (tuple(axes), reasons)
+    reasons = [why(point) for point in points]
+    if any(reasons):
+        variables["reason"] = (tuple(axes), np.asarray(reasons).reshape(shape))
     used = {dim for dims, _ in variables.values() for dim in dims}
     coords: dict[str, Any] = dict(axes)
     for name in dict.fromkeys(name for point in good for name in point.coords if name not in axes):
@@ -93,9 +102,23 @@ def combine(problem: Problem, verb: str, axes: dict[str, np.ndarray], points: li
             coords[name] = tables[0] if one else _stack(list(axes), shape, points, tables)
     left_out = [name for name in names if name not in kept]
     left_out += [name for name in dict.fromkeys(name for p in good for name in p.skipped)]
-    attrs = {**_shared_attributes(good), "swept": list(axes), "verb": verb, "left_out": left_out or None}
+    shared = {name: value for name, value in _shared_attributes(good).items() if name not in ("provenance", "seed")}
+    attrs = {**shared, **(attrs or {}), "swept": list(axes), "verb": verb, "left_out": left_out or None}
     method, reference = attrs.pop("method", f"sweep of {verb}"), attrs.pop("reference", None)
     return dataset(problem, variables, coords, method=method, reference=reference, attrs=attrs)
+
+
+def why(point: Point) -> str:
+    """Why a point did not end well; empty if it did."""
+    if point.failed:
+        return point.reason
+    words = np.atleast_1d(point.status[1]).ravel()
+    bad = [f"{np.sum(words == word)} of {words.size} {word}" for word in np.unique(words) if word in BROKEN]
+    if not bad:
+        return ""
+    ends = np.atleast_1d(point.variables["end_time"][1]).ravel() if "end_time" in point.variables else np.array([])
+    when = f", the first at time {np.min(ends[np.isin(words, BROKEN)]):.4g}" if ends.shape == words.shape else ""
+    return ", ".join(bad) + when
 
 
 def _same(name: str, good: list[Point]) -> bool:

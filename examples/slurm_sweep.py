@@ -1,0 +1,56 @@
+"""A sweep on a Slurm cluster: dask-jobqueue asks Slurm for workers, limitlab hands them points.
+
+    pip install "limitlab[slurm]"
+    python examples/slurm_sweep.py my.toml --jobs 50 --store /shared/me/runs
+
+Run it on a node that the workers can reach (a login node). The store must be on a file system that all nodes see.
+"""
+
+import argparse
+
+import numpy as np
+from dask_jobqueue import SLURMCluster
+from distributed import Client
+
+import limitlab as ll
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description="Simulate a problem over sample ratios and dimensions, on Slurm.")
+    words.add_argument("spec", help="problem file (limitlab spec NAME > my.toml makes one to edit)")
+    words.add_argument("--ratios", nargs="+", type=float, default=np.arange(0.5, 3.01, 0.05).round(2).tolist())
+    words.add_argument("--dimensions", nargs="+", type=int, default=[200, 400, 800])
+    words.add_argument("--replicas", type=int, default=20)
+    words.add_argument("--store", required=True, help="folder for the points, on a shared file system")
+    words.add_argument("--jobs", type=int, default=10, help="Slurm jobs")
+    words.add_argument("--cores", type=int, default=8, help="processes of a job, one point each at a time")
+    words.add_argument("--memory", default="16GB", help="of a job")
+    words.add_argument("--walltime", default="02:00:00")
+    words.add_argument("--queue", default=None, help="partition")
+    asked = words.parse_args()
+    cluster = SLURMCluster(
+        queue=asked.queue,
+        cores=asked.cores,
+        processes=asked.cores,
+        memory=asked.memory,
+        walltime=asked.walltime,
+        job_script_prologue=["export NPROC=1 OMP_NUM_THREADS=1"],  # one thread for each point
+        worker_extra_args=["--lifetime", "110m", "--lifetime-stagger", "5m"],  # leave before Slurm ends the job
+    )
+    cluster.scale(jobs=asked.jobs)
+    with Client(cluster) as client:
+        result = ll.sweep(
+            ll.simulate,
+            ll.load_spec(asked.spec),
+            {"sample_ratio": asked.ratios, "d": asked.dimensions},
+            replicas=asked.replicas,
+            store=asked.store,
+            scheduler=client,
+            time_limit=3600,
+        )
+    ll.save(result, f"{asked.store}/result.nc")
+    print(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Which parts a file may name, and which fields they have: a list made of our own modules, never of a file."""
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+import types
+import typing
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+import limitlab.problems
+from limitlab.problems.activations import Activation
+from limitlab.problems.problem import Problem
+
+__all__ = ["example", "fields_of", "known_kinds"]
+
+
+@functools.cache
+def known_kinds() -> dict[type, dict[str, type]]:
+    """For every abstract part, its concrete classes in `limitlab.problems` by name."""
+    classes = set()
+    for info in pkgutil.iter_modules(limitlab.problems.__path__):
+        module = importlib.import_module(f"limitlab.problems.{info.name}")
+        classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
+    parts = {c for c in classes if c.__module__.startswith("limitlab.problems.") and c not in (Problem, Activation)}
+    parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
+    concrete = sorted((c for c in parts if not _abstract(c)), key=lambda c: c.__name__)
+    return {base: {c.__name__: c for c in concrete if issubclass(c, base)} for base in parts}
+
+
+def _abstract(part: type) -> bool:
+    return part.__name__.startswith("Abstract") or bool(getattr(part, "__abstractmethods__", ()))
+
+
+def _fields_are_functions(part: type) -> list[bool]:
+    hints = [str(field.type) for field in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+    return ["Callable" in hint for hint in hints]
+
+
+@functools.cache
+def fields_of(cls: Any) -> dict[str, tuple[Any, bool]]:
+    """Fields of a part: (type without None, required)."""
+    hints, out = typing.get_type_hints(cls), {}
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            (hint,) = (a for a in typing.get_args(hint) if a is not type(None))
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        out[field.name] = (hint, required)
+    return out
+
+
+def example(hint: Any) -> str:
+    """A value of this type as one would write it in a file."""
+    if isinstance(hint, type) and hint in known_kinds():
+        return f'{{kind = "{next(iter(known_kinds()[hint]), "")}", ...}}'
+    return {float: "1.0", int: "2", str: '"..."', bool: "false", np.ndarray: "[[1.0]]"}.get(hint, "...")

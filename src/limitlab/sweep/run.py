@@ -1,0 +1,167 @@
+"""sweep: a verb at every point of a grid of parameters, as one Dataset with a dimension for each."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limitlab.errors import InputError, LimitlabError
+from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.predict import predict
+from limitlab.numerics.checks import check_integer
+from limitlab.numerics.progress import Progress
+from limitlab.problems.problem import Problem
+from limitlab.sweep.chunks import widths_of
+from limitlab.sweep.compute import Engine, compute, record
+from limitlab.sweep.grid import axes_of, check_name, fields_of, keywords_of, labels_of
+from limitlab.sweep.identity import describe, hash_of, verb_name
+from limitlab.sweep.points import Job
+from limitlab.sweep.store import Store
+from limitlab.sweep.table import combine
+from limitlab.sweep.tally import Tally
+from limitlab.sweep.work import Budget
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["job_of", "sweep"]
+
+
+def sweep(
+    verb: Callable,
+    problem: Problem,
+    grid: Mapping[str, Any],
+    *,
+    replicas: int | None = None,
+    seed: int | None = None,
+    store: str | os.PathLike | Store | None = None,
+    workers: int | None = None,
+    scheduler: Any = None,
+    time_limit: float | None = None,
+    memory_limit: float | str | None = None,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+    **arguments: Any,
+) -> "xr.Dataset":
+    """Call ``verb(problem, **arguments)`` at every point of the product of the grid.
+
+    Parameters
+    ----------
+    verb
+        `simulate`, `predict`, `thresholds`, or any function of a Problem that returns a Dataset, a number, or a
+        record of numbers.
+    problem
+        The problem at which all points start.
+    grid
+        Name -> values. A name is a path in the problem ("sample_ratio", "algorithm.learning_rate",
+        "student.width"), a keyword of the verb ("d", "seed", "limit") or a path in one ("limit.d").
+    replicas
+        Passed to the verb, or to its limit.
+    seed
+        Every point has random streams of its own, made from this number and the point's hash: results do not depend
+        on the number of workers, on their order, or on restarts. 0 if left out; a limit with a seed of its own keeps
+        that unless a seed is given here.
+    store
+        A folder (or `Store`) that keeps every point as soon as it is done; points that it has are not computed again.
+    workers
+        Local processes; None computes in this one.
+    scheduler
+        The address of a dask scheduler ("tcp://host:8786"), or a dask client.
+    time_limit, memory_limit
+        Seconds for a point, and bytes (or "2 GB") for the process that computes it. A point over its budget is
+        recorded as ``out_of_time`` or ``out_of_memory``. Needs processes: ``workers=1`` if left out.
+    retry_failed
+        Compute stored points again that failed.
+    progress
+        Called as progress(done, total, label) after every point.
+    arguments
+        Passed to the verb at every point, such as ``limit=OverlapODE(), times=times``.
+
+    Returns
+    -------
+    xarray.Dataset
+        One dimension per parameter, in the order of the grid and under its name there, before those of the
+        verb's own result. A point that fails has NaN, its status ("failed", "out_of_time", "out_of_memory", "killed")
+        and the error's words in ``reason``; the sweep goes on. Variables whose shape or labels change from point to
+        point (M with the student's width) cannot be one array: they are left out and named in the attribute
+        ``left_out``.
+
+    Examples
+    --------
+    >>> rates = [0.1, 0.2, 0.4]
+    >>> ds = sweep(predict, problem, {"algorithm.learning_rate": rates}, limit=OverlapODE(), times=[1.0, 2.0])
+    >>> ds.risk.sel({"algorithm.learning_rate": 0.2})
+    """
+    axes = axes_of(grid) if isinstance(problem, Problem) else {}
+    engine = Engine(workers, scheduler, Budget.of(time_limit, memory_limit))
+    job = job_of(verb, problem, axes, replicas, seed, arguments, strict=store is not None)
+    if store is None and not engine.processes and not job.seeded:
+        job = dataclasses.replace(job, named=False)
+    for name in axes:
+        check_name(name, verb, problem, axes, job.arguments)
+    labels = {name: labels_of(name, values) for name, values in axes.items()}
+    if store is None and not engine.processes and (whole := _whole_curve(job, axes)) is not None:
+        return whole
+    kept = Store(store) if isinstance(store, (str, os.PathLike)) else store
+    tasks = [job.task(i, dict(zip(axes, choice, strict=True))) for i, choice in enumerate(product(*axes.values()))]
+    name = ""
+    if kept is not None:
+        name = hash_of(job.described, {axis: describe(values) for axis, values in labels.items()})[:16]
+        record(job, name, labels, tasks, kept)
+    tally = Tally(job.name, name, len(tasks), kept, progress)
+    with engine:
+        widths = {} if engine.budget else widths_of(tasks)  # a budget is for one point, so they are done one by one
+        points = compute(job, tasks, widths, kept, engine, tally, retry_failed)
+    return combine(problem, job.name, labels, points, {"seed": job.seed} if job.seeded else {})
+
+
+def job_of(
+    verb: Callable,
+    problem: Problem,
+    axes: dict[str, list],
+    replicas: int | None,
+    seed: int | None,
+    arguments: dict[str, Any],
+    strict: bool,
+) -> Job:
+    """What all points share, with replicas and seeds where the verb or its limit takes them."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"sweep needs a Problem; got {problem!r}. Call sweep(verb, problem, grid, ...).")
+    known, free = keywords_of(verb)
+    arguments, limit = dict(arguments), arguments.get("limit")
+    inside = fields_of(limit) if isinstance(limit, AbstractLimit) else []
+    if replicas is not None:
+        if "replicas" in known or free:
+            arguments["replicas"] = replicas
+        elif "replicas" in inside:
+            arguments["limit"] = dataclasses.replace(limit, replicas=replicas)  # type: ignore[type-var]
+        else:
+            raise InputError(f"sweep.replicas: {verb_name(verb)} has no replicas; got {replicas}. Leave it out.")
+    if seed is not None:
+        check_integer("sweep", "seed", seed, low=0, remedy="Seeds are whole numbers.")
+    seeded = "argument" if "seed" in known else "limit" if seed is not None and "seed" in inside else ""
+    if seed is not None and not seeded:
+        if not free:
+            raise InputError(f"sweep.seed: {verb_name(verb)} draws no random numbers; got {seed}. Leave it out.")
+        seeded = "argument"
+    if "seed" in axes and seed is not None:
+        raise InputError(f"sweep.grid['seed'] is also an argument ({seed}). Keep one.")
+    return Job(verb, problem, arguments, 0 if seed is None else seed, seeded, strict)
+
+
+def _whole_curve(job: Job, axes: dict[str, list]) -> "xr.Dataset | None":
+    """A prediction at many sample ratios in one go, by limits that know how; None: point by point."""
+    limit = job.arguments.get("limit")
+    if job.verb is not predict or list(axes) != ["sample_ratio"] or set(job.arguments) != {"limit"}:
+        return None
+    if not (isinstance(limit, AbstractLimit) and hasattr(limit, "curve")) or job.seeded:
+        return None
+    try:
+        alphas = np.asarray(axes["sample_ratio"], float)
+        limit.check(dataclasses.replace(job.problem, sample_ratio=float(alphas[0])))
+        return limit.curve(job.problem, alphas) if np.all(np.isfinite(alphas) & (alphas > 0)) else None  # type: ignore
+    except (LimitlabError, TypeError, ValueError):
+        return None  # one of the points is refused: the slow road says which, and keeps the others
