@@ -1,5 +1,6 @@
 """Overlap equations of several problems that differ in numbers only, in one compiled call."""
 
+import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -62,6 +63,7 @@ def family_key(limit: OverlapODE, problem: Problem) -> Hashable | None:
 
 
 _recent: dict[int, Member] = {}
+_door = threading.Lock()
 
 
 def _member(limit: OverlapODE, problem: Problem) -> Member | None:
@@ -71,9 +73,10 @@ def _member(limit: OverlapODE, problem: Problem) -> Member | None:
     if member is None or member.problem is not problem:
         member = _new_member(problem)
         if member is not None:
-            while len(_recent) >= KEPT:
-                _recent.pop(next(iter(_recent)), None)
-            _recent[id(problem)] = member
+            with _door:
+                while len(_recent) >= KEPT:
+                    _recent.pop(next(iter(_recent)))
+                _recent[id(problem)] = member
     return member
 
 

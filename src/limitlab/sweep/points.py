@@ -23,6 +23,9 @@ from limitlab.sweep.table import table_of
 __all__ = ["Job", "Task", "stamped", "versions", "visit"]
 
 
+KEPT = 10_000  # parts of problems that are kept while points are named
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
     """What all points of a sweep share.
@@ -66,7 +69,30 @@ class Job:
                 own = path[0] in known or free or len(path) > 1
                 outside[path if own else ("limit", *path)] = value
         keywords = {**self.arguments, **changed_fields(self.arguments, outside)}
-        return dataclasses.replace(self.problem, **changed_fields(vars(self.problem), inside)), keywords
+        return dataclasses.replace(self.problem, **self._changed_parts(inside)), keywords
+
+    def _changed_parts(self, inside: dict[tuple[str, ...], Any]) -> dict[str, Any]:
+        """The parts of the problem that change. On a grid the same part comes again and again: it is made once."""
+        parts = {}
+        for field in dict.fromkeys(path[0] for path in inside):
+            own = {path: value for path, value in inside.items() if path[0] == field}
+            known = all(isinstance(value, (int, float, str)) for value in own.values())
+            key = (field, *((path, type(value), value) for path, value in own.items())) if known else None
+            if key is None or key not in self._made:
+                made = changed_fields(vars(self.problem), own)[field]
+                if key is None or len(self._made) >= KEPT:
+                    parts[field] = made
+                    continue
+                self._made[key] = made
+            parts[field] = self._made[key]
+        return parts
+
+    @functools.cached_property
+    def _made(self) -> dict[tuple, Any]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_made"}
 
     def task(self, index: int, here: dict[str, Any]) -> "Task":
         """The point at one place of the grid, named."""
@@ -121,9 +147,10 @@ class Job:
 
         limit: Any = keywords.get("limit")
         shared = not self.seeded and set(keywords) == {"limit", "times"}
-        if self.verb is not predict or not shared or not hasattr(limit, "family_key"):
+        family_key = getattr(type(limit), "family_key", None)  # of the class: to bind it costs more than to call it
+        if self.verb is not predict or not shared or family_key is None:
             return None
-        own = limit.family_key(problem)
+        own = family_key(limit, problem)
         if own is None:
             return None
         same = limit is self.arguments.get("limit") and keywords["times"] is self.arguments.get("times")

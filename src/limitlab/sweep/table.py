@@ -98,7 +98,7 @@ def combine(
         dims = next(p.coords[name][0] for p in good if name in p.coords)
         if used.issuperset(dims) and _same_shape([p.coords.get(name) for p in good]):
             tables = [p.coords[name] for p in good]
-            one = all(np.array_equal(tables[0][1], values) for _, values in tables)
+            one = all(_alike(tables[0][1], values) for _, values in tables)
             coords[name] = tables[0] if one else _stack(list(axes), shape, points, tables)
     left_out = [name for name in names if name not in kept]
     left_out += [name for name in dict.fromkeys(name for p in good for name in p.skipped)]
@@ -112,6 +112,8 @@ def why(point: Point) -> str:
     """Why a point did not end well; empty if it did."""
     if point.failed:
         return point.reason
+    if np.all(point.status[1] == "ok"):
+        return ""
     words = np.atleast_1d(point.status[1]).ravel()
     bad = [f"{np.sum(words == word)} of {words.size} {word}" for word in np.unique(words) if word in BROKEN]
     if not bad:
@@ -129,9 +131,13 @@ def _same(name: str, good: list[Point]) -> bool:
     dims = good[0].variables[name][0]
     for dim in dims:
         labels = [point.coords.get(dim) for point in good]
-        if not _same_shape(labels) or any(not np.array_equal(labels[0][1], x[1]) for x in labels):  # type: ignore[index]
+        if not _same_shape(labels) or any(not _alike(labels[0][1], x[1]) for x in labels):  # type: ignore[index]
             return False
     return True
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    return a is b or np.array_equal(a, b)
 
 
 def _same_shape(tables: list) -> bool:
