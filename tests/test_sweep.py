@@ -102,7 +102,8 @@ def test_a_failing_point_is_recorded_and_the_sweep_goes_on():
 
 
 def test_a_sweep_where_everything_fails_is_still_a_result():
-    ds = sweep(echo, problem(), {RATE: [-1.0, -2.0]})
+    with pytest.warns(UserWarning, match="All 2 points failed, the first with InputError: .*learning_rate"):
+        ds = sweep(echo, problem(), {RATE: [-1.0, -2.0]})
     assert ds["status"].values.tolist() == ["failed", "failed"]
     assert "risk" not in ds
 
@@ -275,3 +276,40 @@ def test_a_grid_that_no_point_could_use_is_refused_before_the_first_call(grid, m
 def test_a_sweep_needs_a_problem():
     with pytest.raises(ll.InputError, match="needs a Problem"):
         sweep(echo, {"d": [1]}, {"d": [1]})
+
+
+def test_any_dataset_of_a_user_is_taken_as_it_is():
+    import xarray as xr
+
+    def own(problem):
+        rate = problem.algorithm.learning_rate
+        return xr.Dataset(
+            {
+                "acc": (("replica",), [rate, 2 * rate]),
+                "risk": (("student", "lag"), np.full((2, 3), rate)),
+                "path": (("time",), [rate, np.nan if rate > 1 else rate]),
+            },
+            coords={"replica": [5, 6]},
+        )
+
+    ds = sweep(own, problem(), {RATE: [0.5, 2.0]})
+    assert ds["acc"].dims == (RATE, "replica") and ds["replica"].values.tolist() == [5, 6]
+    assert ds["risk"].shape == (2, 2, 3) and "left_out" not in ds.attrs
+    assert ds["status"].values.tolist() == ["ok", "undefined"]
+
+
+def test_a_dataset_that_no_schema_could_hold_is_refused_at_the_first_point():
+    import xarray as xr
+
+    calls = []
+
+    def back(problem, what):
+        calls.append(what)
+        if what == "time":
+            return xr.Dataset({"x": (("time",), [1.0, 2.0])}, coords={"time": [1.0, 0.5]})
+        return xr.Dataset({"x": (("time",), [1.0, np.nan]), "status": "ok" if what == "nan" else "sad"})
+
+    for what, message in (("time", "time does not increase"), ("nan", "has NaN"), ("sad", "has the status sad")):
+        with pytest.raises(ll.InputError, match=message):
+            sweep(back, problem(), {RATE: [0.5, 0.6]}, what=what)
+    assert calls == ["time", "nan", "sad"]

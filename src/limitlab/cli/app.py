@@ -4,6 +4,8 @@
 that a sweep is done but points of it diverged or failed, 130 interrupted (Ctrl-C).
 """
 
+import os
+import sys
 import warnings
 from typing import Annotated, Any
 
@@ -85,4 +87,11 @@ def root(
 
 def main() -> None:
     """Entry point of the ``limitlab`` script."""
-    app(prog_name="limitlab")
+    try:
+        app(prog_name="limitlab")
+    except SystemExit as done:
+        if done.code == INTERRUPTED:  # a compiler that was interrupted can crash when Python takes itself apart
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise

@@ -183,6 +183,9 @@ def export(
     with stoppable(), Bar(f"export {name}", progress, counted=True) as bar:
         export(store, path, name, variable, bar)
     say(f"saved to {path} ({memory(path.stat().st_size)})")
+    missing = sum(not store.has(key) for key in store.keys_of(name))
+    if missing:
+        complain(f"note: {missing} points are not computed yet; they are in the file as failed, with that reason")
 
 
 def _open(folder: Path) -> "Store":

@@ -280,8 +280,10 @@ def validate(ds: "xr.Dataset") -> None:
 
 
 def _check_variable(name: str, dims: tuple[str, ...], swept: bool) -> None:
-    """Names are those of the schema; a sweep and its points may have numbers of any name, but no axes of their own."""
-    swept_only = (dims or swept) and not set(dims) & set(RESERVED_DIMENSIONS)
+    """Names and axes are those of the schema; a sweep and its points have whatever their verb gave."""
+    if swept:
+        return
+    swept_only = dims and not set(dims) & set(RESERVED_DIMENSIONS)
     if name not in VARIABLES and not swept_only:
         known = tuple(VARIABLES)
         raise InputError(

@@ -83,15 +83,23 @@ def compute(
                     f"{len(left)} points vanished from the store as soon as they were in it. Run again."
                 )
         except KeyboardInterrupt:
+            _recount(tasks, points, store, tally)
             tally.tell("interrupted", force=True)
             raise
         except LimitlabError as error:
             with contextlib.suppress(LimitlabError):
+                _recount(tasks, points, store, tally)
                 tally.say(str(error))
                 tally.tell("stopped", force=True)
             raise
     tally.tell("finished", force=True)
     return [points[task.index] for task in tasks]
+
+
+def _recount(tasks: list[Task], points: dict[int, Point], store: Store | None, tally: Tally) -> None:
+    """Count what processes stored and had no time to report."""
+    if store is not None:
+        tally.done += sum(task.index not in points and store.has(task.key) for task in tasks)
 
 
 def _found(task: Task, points: dict[int, Point], store: Store | None, tally: Tally, retry_failed: bool) -> bool:

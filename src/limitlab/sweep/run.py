@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,8 @@ def sweep(
     with engine:
         widths = {} if engine.budget else widths_of(tasks)  # a budget is for one point, so they are done one by one
         points = compute(job, tasks, widths, kept, engine, tally, retry_failed)
+    if all(point.failed for point in points):
+        warnings.warn(f"All {len(points)} points failed, the first with {points[0].reason}", UserWarning, stacklevel=2)
     return combine(problem, job.name, labels, points, {"seed": job.seed} if job.seeded else {})
 
 
@@ -162,6 +165,9 @@ def _whole_curve(job: Job, axes: dict[str, list]) -> "xr.Dataset | None":
     try:
         alphas = np.asarray(axes["sample_ratio"], float)
         limit.check(dataclasses.replace(job.problem, sample_ratio=float(alphas[0])))
-        return limit.curve(job.problem, alphas) if np.all(np.isfinite(alphas) & (alphas > 0)) else None  # type: ignore
+        if not np.all(np.isfinite(alphas) & (alphas > 0)):
+            return None
+        curve = limit.curve(job.problem, alphas)  # type: ignore[attr-defined]
+        return curve.assign_attrs(swept=["sample_ratio"], verb=job.name)
     except (LimitlabError, TypeError, ValueError):
         return None  # one of the points is refused: the slow road says which, and keeps the others

@@ -17,6 +17,7 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +97,8 @@ class Store:
         return self.path / "points" / key[:2] / f"{key}.nc"
 
     def has(self, key: str) -> bool:
-        return self.place(key).exists()
+        """Whether there is something under this name; `read` says whether it is a point."""
+        return os.path.lexists(self.place(key))
 
     def keys(self) -> Iterator[str]:
         """Names of all points, in order; other files are passed over (see `verify`)."""
@@ -112,6 +114,8 @@ class Store:
     def _examine(self, key: str) -> Point | Fault | None:
         path = self.place(key)
         try:
+            if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would wait for ever
+                return self.quarantine(path, f"{path} is not a point of this store: it is not a file.")
             data = path.read_bytes()
         except FileNotFoundError:
             return None
@@ -217,7 +221,7 @@ class Store:
         """
         files, bad = list(self._files()), []
         for number, path in enumerate(files):
-            if not _is_key(path.name) or path.parent.name != path.name[:2] or not path.is_file():
+            if not _is_key(path.name) or path.parent.name != path.name[:2]:
                 bad.append(self.quarantine(path, f"{path} is not a point of this store: its name is not one."))
             elif isinstance(found := self._examine(path.stem), Fault):
                 bad.append(found)

@@ -8,8 +8,8 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
-from limitlab.results.points import Point
-from limitlab.results.schema import ATTRIBUTES, FAILURES, RESERVED_DIMENSIONS, dataset
+from limitlab.results.points import Point, Table
+from limitlab.results.schema import ATTRIBUTES, FAILURES, RESERVED_DIMENSIONS, STATUSES, dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -30,7 +30,10 @@ def table_of(result: Any, name: str) -> Point:
             {str(key): (tuple(map(str, x.dims)), x.values) for key, x in group.items()}
             for group in (result.data_vars, result.coords)
         ]
-        return Point(*tables, attrs=dict(result.attrs))
+        if "schema_version" in result.attrs:
+            return Point(*tables, attrs=dict(result.attrs))
+        attrs = {str(key): value for key, value in result.attrs.items() if key not in ATTRIBUTES}
+        return Point(*_foreign(name, *tables), attrs=attrs)
     record = _record(result)
     if record is None:
         record = {name: result}
@@ -47,6 +50,29 @@ def table_of(result: Any, name: str) -> Point:
         short = getattr(result, "reached", True) is False
         variables["status"] = ((), np.asarray("undefined" if lost else "not_reached" if short else "ok"))
     return Point(variables, skipped=tuple(key for key in record if key not in arrays))
+
+
+def _foreign(name: str, variables: Table, coords: Table) -> tuple[Table, Table]:
+    """The tables of a Dataset that a user made: numbers for dimensions without labels, a status if it has none.
+
+    What the schema could not hold is refused here, at the first point, rather than after the last.
+    """
+    for dims, values in list(variables.values()):
+        for dim, size in zip(dims, values.shape, strict=True):
+            coords.setdefault(dim, ((dim,), np.arange(size)))
+    for dim in ("time", "time_2"):
+        if dim in coords and not (np.all(np.isfinite(coords[dim][1])) and np.all(np.diff(coords[dim][1]) > 0)):
+            raise InputError(f"{name} gave a Dataset whose {dim} does not increase; got {coords[dim][1]!r:.100}.")
+    lost = any(np.isnan(values).any() for _, values in variables.values() if values.dtype.kind == "f")
+    words = set(np.ravel(variables["status"][1]).tolist()) if "status" in variables else set()
+    if words - set(STATUSES) or (lost and words == {"ok"}):
+        told = "has NaN" if lost and words == {"ok"} else "has the status " + ", ".join(map(str, words - set(STATUSES)))
+        raise InputError(
+            f"{name} gave a Dataset that {told}. A status is one of {', '.join(STATUSES)}; not ok where there is NaN."
+        )
+    if not words:
+        variables["status"] = ((), np.asarray("undefined" if lost else "ok"))
+    return variables, coords
 
 
 def _record(result: Any) -> dict[str, Any] | None:
