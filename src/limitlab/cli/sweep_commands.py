@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from limitlab.cli.app import INTERRUPTED, POINTS_FAILED
-from limitlab.cli.interrupts import stoppable
+from limitlab.cli.interrupts import Stop, stoppable
 from limitlab.cli.options import LimitName, Settings, Spec, Times, Wanted
 from limitlab.cli.screen import Bar, complain, say, show_table
 
@@ -92,7 +92,7 @@ def sweep(
 
     given = {"limit": limit, "set": settings, "d": d, "times": times, "replicas": replicas, "seed": seed}
     given["representation"] = representation
-    with stoppable():
+    with stoppable() as stop:
         try:
             problem, grid = problem_of(spec), grid_of(over)
             function, keywords = _request(problem, spec, verb, grid, given)
@@ -108,7 +108,7 @@ def sweep(
                     time_limit=time_limit,
                     memory_limit=memory_limit,
                     retry_failed=retry_failed,
-                    progress=_Told(bar),
+                    progress=_Told(bar, stop),
                     **keywords,
                 )
             well = _keep(result, out)
@@ -171,10 +171,11 @@ def _times(text: str | None, clock: bool) -> dict[str, Any]:
 class _Told:
     """Hands a sweep's progress on to a bar. Points from the store come at once: they do not measure its speed."""
 
-    def __init__(self, bar: Bar):
-        self._bar = bar
+    def __init__(self, bar: Bar, stop: Stop):
+        self._bar, self._stop = bar, stop
 
     def __call__(self, done: int, total: int, label: str) -> None:
+        self._stop.check()
         if "/s" not in label:  # the label has a rate as soon as a point was computed
             self._bar.skip(done)
         self._bar(done, total, label)
