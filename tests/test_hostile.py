@@ -429,7 +429,7 @@ def child(*arguments: Any, timeout: float) -> str:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory) -> list[tuple[str, str, str, float, float]]:
-    output = child("attack", tmp_path_factory.mktemp("hostile"), timeout=170)
+    output = child("attack", tmp_path_factory.mktemp("hostile"), timeout=600)
     return [tuple(json.loads(line)) for line in output.splitlines()]
 
 
@@ -445,7 +445,7 @@ def test_every_attack_is_refused_quickly_in_words_and_in_bounded_memory(outcomes
 
 
 def test_changed_bytes_never_crash_a_reader(tmp_path):
-    counts = json.loads(child("mutate", tmp_path, 0, 8, timeout=120).splitlines()[-1])
+    counts = json.loads(child("mutate", tmp_path, 0, 8, timeout=400).splitlines()[-1])
     assert counts["refused"] > 5 and sum(counts.values()) > 10
 
 

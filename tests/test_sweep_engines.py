@@ -33,10 +33,10 @@ def moody(problem):
     """Sleeps, hoards memory, raises or works, as its learning rate says."""
     mood = problem.algorithm.learning_rate
     if mood == 1.0:
-        time.sleep(60)
+        time.sleep(1000)
     if mood == 2.0:
         hoard = [np.ones(10_000_000) for _ in range(60)]
-        time.sleep(60 if hoard else 0)
+        time.sleep(1000 if hoard else 0)
     if mood == 3.0:
         raise RuntimeError("in a bad mood")
     if mood == 4.0:
@@ -68,7 +68,7 @@ def test_points_over_their_budget_or_raising_are_recorded_and_the_sweep_goes_on(
             memory_limit="2 GB",
         )
     assert ds["status"].values.tolist() == ["ok", "out_of_time", "out_of_memory", "failed", "ok"]
-    assert time.monotonic() - began < 110
+    assert time.monotonic() - began < 900  # it did not wait for those that sleep
     assert "more than the 8 seconds" in str(ds["reason"][1].values)
     assert "its budget is 2e+09" in str(ds["reason"][2].values)
     assert "RuntimeError: in a bad mood" in str(ds["reason"][3].values)
@@ -111,7 +111,7 @@ def test_two_sweeps_into_one_store_do_not_harm_each_other(tmp_path):
     code = TWO.format(here=str(Path(__file__).parent), folder=str(tmp_path / "s"))
     both = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for process in both:
-        _, error = process.communicate(timeout=120)
+        _, error = process.communicate(timeout=400)
         assert process.returncode == 0, error
     store = Store(tmp_path / "s")
     assert store.verify() == (60, [])
@@ -134,7 +134,7 @@ except EngineError as error:
 
 def test_a_sweep_in_this_process_needs_no_dask(tmp_path):
     code = NO_DASK.format(here=str(Path(__file__).parent), folder=str(tmp_path / "s"))
-    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=400, capture_output=True, text=True)
     assert "need dask. Install it: pip install distributed" in done.stdout
 
 

@@ -278,7 +278,7 @@ def child(folder, before="", keywords="", shell=None):
     words = [sys.executable, "-c", code]
     if shell is not None:
         words = ["unshare", "-rm", "sh", "-c", shell + ' && exec "$@"', "sh", *words]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, capture_output=True, text=True, timeout=400)
 
 
 def needs_mounts(tmp_path):
