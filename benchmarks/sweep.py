@@ -68,7 +68,7 @@ def overhead(table: Table) -> None:
 
 def second_worker(table: Table) -> None:
     """Simulations of about half a second each, with processes that have compiled already."""
-    job = Job(ll.simulate, problem(4), {"d": 1000, "times": [0.0, 3.0], "replicas": 4}, 0, "argument")
+    job = Job(ll.simulate, problem(4), {"d": 1000, "times": [0.0, 0.5], "replicas": 4}, 0, "argument")
     took = {}
     for workers in (1, 2):
         with Engine(workers) as engine:
