@@ -252,11 +252,10 @@ def _short(seconds: float) -> str:
 def _list_points(store: "Store") -> None:
     """A line for each point, as they are read: there may be a million."""
     from limitlab.results.points import Point
-    from limitlab.sweep.care import peek
 
     typer.echo(f"{'key':<32}  {'verb':<10}  {'status':<13}  {'seconds':>8}  {'size':>10}  parameters")
     for key in store.keys():
-        point = peek(store, key)
+        point = store.peek(key)
         if point is None:
             continue  # taken away meanwhile
         about: Any = point.attrs.get("provenance", {}) if isinstance(point, Point) else {}

@@ -18,7 +18,7 @@ from limitlab.results.points import Point, Table
 from limitlab.results.store import _decode_attribute as decode_attribute
 from limitlab.results.store import _encode_attribute as encode_attribute
 
-__all__ = ["decode", "encode", "is_whole"]
+__all__ = ["decode", "encode"]
 
 MARK = b"limitlab-sha256:"
 TRAILER = len(MARK) + 64 + 1
@@ -53,11 +53,6 @@ def encode(point: Point) -> bytes:
     finally:
         file.close()
     return image + MARK + hashlib.sha256(image).hexdigest().encode() + b"\n"
-
-
-def is_whole(data: bytes) -> bool:
-    """Whether the bytes end with the checksum of the rest."""
-    return _fault(data) is None
 
 
 def decode(data: bytes, where: str) -> Point:

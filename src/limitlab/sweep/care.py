@@ -1,6 +1,5 @@
 """A store looked after: which runs into it are alive, how its sweeps stand, and what can be thrown away."""
 
-import os
 import socket
 import time
 from collections.abc import Iterable
@@ -9,16 +8,14 @@ from typing import Any, NamedTuple
 
 from limitlab.errors import ResultFileError
 from limitlab.numerics.progress import Progress
-from limitlab.results.netcdf import decode
 from limitlab.results.points import Point
 from limitlab.sweep.identity import NUMERICS_VERSION
-from limitlab.sweep.store import Store
+from limitlab.sweep.store import HALF_WRITTEN, Store, alive
 
-__all__ = ["Litter", "Standing", "gc", "look", "peek", "standing", "state_of"]
+__all__ = ["Litter", "Standing", "gc", "look", "standing", "state_of"]
 
 SILENT = 60.0  # seconds after which a run on another machine is taken for gone
 CERTAIN = 86400.0  # and after which its points may be thrown away
-HALF_WRITTEN = 3600.0  # seconds after which a file that another machine is writing is taken for left behind
 
 
 def state_of(record: dict[str, Any], silent: float = SILENT) -> str:
@@ -27,19 +24,8 @@ def state_of(record: dict[str, Any], silent: float = SILENT) -> str:
     if state != "running":
         return state
     if record.get("host") == socket.gethostname():
-        return "running" if _alive(record.get("process"), record.get("began")) else "gone"
+        return "running" if alive(record.get("process"), _number(record.get("began"))) else "gone"
     return "running" if time.time() - _number(record.get("updated")) <= silent else "gone"
-
-
-def peek(store: Store, key: str) -> Point | str | None:
-    """A point without touching the store: None if it is not there, the reason in words if its file is damaged."""
-    path = store.place(key)
-    try:
-        return decode(path.read_bytes(), str(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:  # a ResultFileError is one
-        return str(error)
 
 
 class Standing(NamedTuple):
@@ -59,7 +45,7 @@ def standing(store: Store, name: str, progress: Progress | None = None) -> Stand
         return Standing(len(keys), len(there), mine[-1]["failed"])
     failed = 0
     for number, key in enumerate(there):
-        point = peek(store, key)
+        point = store.peek(key)
         failed += isinstance(point, Point) and point.failed
         if progress is not None:
             progress(number + 1, len(there), "reading points")
@@ -138,14 +124,7 @@ def _ended(store: Store) -> list[Path]:
 
 def _parts(store: Store) -> list[Path]:
     """What processes that died were writing: points and records in parts/, results in the folder itself."""
-    out = []
-    for path in [*_below(store.path / "parts"), *store.path.glob(".*.part")]:
-        host, _, rest = path.name.rpartition("@")
-        process = rest.split(".")[0]
-        dead = host == socket.gethostname() and process.isdigit() and not _alive(int(process))
-        if dead or time.time() - _age(path) > HALF_WRITTEN:
-            out.append(path)
-    return out
+    return [*store.parts(), *(p for p in store.path.glob(".*.part") if time.time() - _age(p) > HALF_WRITTEN)]
 
 
 def _below(folder: Path) -> list[Path]:
@@ -187,24 +166,3 @@ def _remove(files: tuple[Path, ...]) -> None:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
-
-
-def _alive(process: Any, began: Any = None) -> bool:
-    """Whether a process of this machine runs; one that began after ``began`` has only inherited the number."""
-    if not isinstance(process, int) or process <= 0:
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    try:
-        import psutil
-
-        other = psutil.Process(process)
-        if other.status() == psutil.STATUS_ZOMBIE:
-            return False
-        return began is None or other.create_time() <= _number(began) + 2.0
-    except Exception:  # psutil is not installed, or the process just ended
-        return True

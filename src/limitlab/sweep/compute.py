@@ -68,7 +68,8 @@ def compute(
             if store is None and engine.processes:  # processes hand over through files
                 store = Store(stack.enter_context(tempfile.TemporaryDirectory(prefix="limitlab-")))
             elif store is not None:
-                store.sweep_parts()
+                for part in store.parts():
+                    part.unlink(missing_ok=True)
                 tally.tell(force=True)  # a store that cannot be written to is found here
             left = {task.index: task for task in tasks}
             for _ in range(ROUNDS):  # once, unless files of the store are damaged or taken away meanwhile

@@ -15,7 +15,6 @@ import errno
 import json
 import os
 import secrets
-import shutil
 import socket
 import stat
 import time
@@ -27,12 +26,13 @@ from limitlab.errors import InputError, ResultFileError
 from limitlab.results.netcdf import decode, encode
 from limitlab.results.points import Point
 
-__all__ = ["Fault", "Store"]
+__all__ = ["Fault", "Store", "alive"]
 
 FORMAT = 1
 MARKER = "limitlab-store.json"
 FOLDERS = ("points", "sweeps", "runs", "quarantine", "parts")
 KEY_LENGTH = 32
+HALF_WRITTEN = 3600.0  # seconds after which a file that another machine is writing is taken for left behind
 
 
 class Fault(NamedTuple):
@@ -106,29 +106,32 @@ class Store:
             if _is_key(path.name):
                 yield path.stem
 
-    def read(self, key: str) -> Point | None:
-        """The point, or None if it is not there. A file that is not what its name says is moved away: see `faults`."""
-        found = self._examine(key)
-        return found if isinstance(found, Point) else None
-
-    def _examine(self, key: str) -> Point | Fault | None:
+    def peek(self, key: str) -> Point | str | None:
+        """The point; None if it is not there; why not, in words, if its file is not what its name says."""
         path = self.place(key)
         try:
             if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would wait for ever
-                return self.quarantine(path, f"{path} is not a point of this store: it is not a file.")
-            data = path.read_bytes()
+                return f"{path} is not a point of this store: it is not a file."
+            point = decode(path.read_bytes(), str(path))
         except FileNotFoundError:
             return None
+        except ResultFileError as error:
+            return str(error)
         except OSError as error:
             raise ResultFileError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
-        try:
-            point = decode(data, str(path))
-            about = point.attrs.get("provenance")
-            if not isinstance(about, dict) or about.get("key") != key:
-                raise ResultFileError(f"{path} is another point than its name says. It has to be computed again.")
-        except ResultFileError as error:
-            return self.quarantine(path, str(error))
+        about = point.attrs.get("provenance")
+        if not isinstance(about, dict) or about.get("key") != key:
+            return f"{path} is another point than its name says. It has to be computed again."
         return point
+
+    def read(self, key: str) -> Point | None:
+        """The point, or None if it is not there. A file that is not what its name says is moved away: see `faults`."""
+        found = self._settle(key)
+        return found if isinstance(found, Point) else None
+
+    def _settle(self, key: str) -> Point | Fault | None:
+        found = self.peek(key)
+        return self.quarantine(self.place(key), found) if isinstance(found, str) else found
 
     def write(self, key: str, data: bytes | Point) -> None:
         """Keep a point. The first to come stays: another sweep that was as fast has computed the same."""
@@ -223,29 +226,22 @@ class Store:
         for number, path in enumerate(files):
             if not _is_key(path.name) or path.parent.name != path.name[:2]:
                 bad.append(self.quarantine(path, f"{path} is not a point of this store: its name is not one."))
-            elif isinstance(found := self._examine(path.stem), Fault):
+            elif isinstance(found := self._settle(path.stem), Fault):
                 bad.append(found)
             if progress is not None:
                 progress(number + 1, len(files), "verify")
         return len(files) - len(bad), bad
 
-    def sweep_parts(self, older_than: float = 3600.0) -> int:
-        """Delete files that a killed process left half written; returns how many.
-
-        Those of dead processes of this machine go at once, others when they are older than an hour.
-        """
-        removed = 0
+    def parts(self) -> list[Path]:
+        """Files that a killed process left half written: those of dead processes of this machine, and old ones."""
+        left = []
         for path in (self.path / "parts").iterdir():
             host, _, rest = path.name.rpartition("@")
             process = rest.split(".")[0]
-            gone = host == socket.gethostname() and process.isdigit() and not _alive(int(process))
-            try:
-                if gone or time.time() - path.stat().st_mtime > older_than:
-                    path.unlink()
-                    removed += 1
-            except OSError:
-                continue  # its owner was faster
-        return removed
+            dead = host == socket.gethostname() and process.isdigit() and not alive(int(process))
+            if dead or time.time() - (_when(path) or time.time()) > HALF_WRITTEN:
+                left.append(path)
+        return left
 
     def size(self) -> tuple[int, int]:
         """Number of points and their bytes."""
@@ -255,13 +251,6 @@ class Store:
                 if _is_key(path.name):
                     sizes.append(path.stat().st_size)
         return len(sizes), sum(sizes)
-
-    def empty_quarantine(self) -> int:
-        """Delete what lies in quarantine; returns how many files."""
-        count = len(self.faults())
-        shutil.rmtree(self.path / "quarantine")
-        (self.path / "quarantine").mkdir()
-        return count
 
     def _files(self) -> Iterator[Path]:
         for folder in sorted((self.path / "points").iterdir()):
@@ -317,14 +306,25 @@ def _is_key(name: str) -> bool:
     return len(stem) == KEY_LENGTH and dot + end == ".nc" and set(stem) <= set("0123456789abcdef")
 
 
-def _alive(process: int) -> bool:
+def alive(process: Any, began: Any = None) -> bool:
+    """Whether a process of this machine runs; one that began after ``began`` has only inherited the number."""
+    if not isinstance(process, int) or process <= 0:
+        return False
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except (PermissionError, OverflowError):
         return True
-    return True
+    try:
+        import psutil
+
+        other = psutil.Process(process)
+        if other.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return began is None or other.create_time() <= float(began) + 2.0
+    except Exception:  # psutil is not installed, or the process just ended
+        return True
 
 
 def _unwritable(path: Path, error: OSError) -> ResultFileError:

@@ -213,13 +213,13 @@ class _Watch:
                 self._end("out_of_memory", f"its process held {holds:.3g} bytes; its budget is {memory:.3g}", took)
 
     def _end(self, failure: str, reason: str, took: float) -> None:
+        """Record, then go, even if the point ends meanwhile: what is recorded is what everybody sees."""
         point = Point(reason=f"OverBudget: {reason}. Raise the budget and retry.", failure=failure)
         try:
-            if self._store is not None and not self._done.is_set():
+            if self._store is not None:
                 self._store.write(self._task.key, stamped(self._job, self._task, self._problem, point, took))
         finally:
-            if not self._done.is_set():
-                os._exit(OVER_BUDGET)
+            os._exit(OVER_BUDGET)
 
 
 def _resident() -> float:
