@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import limitlab as ll
+from helpers import committee
 
 POINTS = 200
 GRID = {"algorithm.learning_rate": np.linspace(0.01, 1.0, POINTS // 2).tolist(), "d": [10, 20]}
@@ -15,13 +16,7 @@ GRID = {"algorithm.learning_rate": np.linspace(0.01, 1.0, POINTS // 2).tolist(),
 
 def problem() -> ll.Problem:
     """Any problem: only its learning rate is looked at."""
-    return ll.Problem(
-        teacher=ll.Committee(width=1, activation="linear"),
-        student=ll.Committee(width=1, activation="linear"),
-        loss=ll.SquareLoss(),
-        start=ll.InformedStart(overlap=0.3),
-        algorithm=ll.OnlineSGD(learning_rate=0.5),
-    )
+    return committee("linear", "linear", p=1, k=1)
 
 
 def noisy(problem: ll.Problem, d: int, seed: int) -> float:

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import limitlab as ll
+from helpers import committee
 from limitlab.cli import app
 from limitlab.cli.arguments import grid_of
 from limitlab.cli.screen import Bar
@@ -30,14 +31,7 @@ def run(*words):
 
 
 def problem():
-    return ll.Problem(
-        teacher=ll.Committee(width=1, activation="linear"),
-        student=ll.Committee(width=1, activation="linear"),
-        channel=ll.GaussianNoise(variance=0.01),
-        loss=ll.SquareLoss(),
-        start=ll.InformedStart(overlap=0.3),
-        algorithm=ll.OnlineSGD(learning_rate=0.5),
-    )
+    return committee("linear", "linear", p=1, k=1, variance=0.01)
 
 
 @pytest.fixture(scope="module")

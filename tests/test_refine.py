@@ -8,6 +8,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 import limitlab as ll
+from helpers import committee
 from limitlab.results.schema import dataset
 from limitlab.results.store import load, save
 from limitlab.sweep import Store, sweep
@@ -18,13 +19,7 @@ CALLS = []
 
 
 def problem(rate=0.5):
-    return ll.Problem(
-        teacher=ll.Committee(width=1, activation="linear"),
-        student=ll.Committee(width=1, activation="linear"),
-        loss=ll.SquareLoss(),
-        start=ll.InformedStart(overlap=0.3),
-        algorithm=ll.OnlineSGD(learning_rate=rate),
-    )
+    return committee("linear", "linear", p=1, k=1, learning_rate=rate)
 
 
 def step(problem, at=0.437, x=0.0):

@@ -14,6 +14,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import limitlab as ll
+from helpers import committee
 from limitlab.cli import app
 from limitlab.results.store import load
 from limitlab.sweep import Store
@@ -29,13 +30,7 @@ def run(*words):
 
 
 def problem():
-    return ll.Problem(
-        teacher=ll.Committee(width=1, activation="erf"),
-        student=ll.Committee(width=2, activation="erf"),
-        loss=ll.SquareLoss(),
-        start=ll.InformedStart(overlap=0.3),
-        algorithm=ll.OnlineSGD(learning_rate=0.5),
-    )
+    return committee(p=2, k=1)
 
 
 def fill(folder, grid=None):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import limitlab as ll
+from helpers import committee
 from limitlab.errors import EngineError
 from limitlab.sweep.chunks import chunks_of, widths_of
 from limitlab.sweep.cost import cost
@@ -20,13 +21,7 @@ RATE = "algorithm.learning_rate"
 
 
 def problem(rate=0.5):
-    return ll.Problem(
-        teacher=ll.Committee(width=1, activation="linear"),
-        student=ll.Committee(width=1, activation="linear"),
-        loss=ll.SquareLoss(),
-        start=ll.InformedStart(overlap=0.3),
-        algorithm=ll.OnlineSGD(learning_rate=rate),
-    )
+    return committee("linear", "linear", p=1, k=1, learning_rate=rate)
 
 
 def moody(problem):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import limitlab as ll
+from helpers import committee
 from limitlab.results.netcdf import decode, encode
 from limitlab.results.points import Point
 from limitlab.sweep.identity import describe, hash_of, point_seed
@@ -23,13 +24,7 @@ RATES = [0.1, 0.2, 0.4, 0.8]
 
 
 def problem(rate=0.5):
-    return ll.Problem(
-        teacher=ll.Committee(width=1, activation="linear"),
-        student=ll.Committee(width=1, activation="linear"),
-        loss=ll.SquareLoss(),
-        start=ll.InformedStart(overlap=0.3),
-        algorithm=ll.OnlineSGD(learning_rate=rate),
-    )
+    return committee("linear", "linear", p=1, k=1, learning_rate=rate)
 
 
 CALLS = []

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
 from limitlab.errors import EngineError
@@ -154,7 +154,8 @@ def on_cluster(
             raise _no_workers()
         while waiting and len(running) < AHEAD * max(threads, 1):
             chunk, rank = waiting.pop(), rank - 1
-            future = client.submit(perform_all, job, chunk, place, budget, pure=False, priority=rank, retries=0)
+            with _talking_to(client):
+                future = client.submit(perform_all, job, chunk, place, budget, pure=False, priority=rank, retries=0)
             running[future] = chunk
         tally.running = min(threads, len(running))
         tally.say("" if threads else "waiting for workers")
@@ -174,7 +175,7 @@ def _finished(client: Any, futures: list) -> list:
 
     if client.status not in ("running", "connecting"):
         raise _gone(client)
-    with contextlib.suppress(TimeoutError):
+    with _talking_to(client), contextlib.suppress(TimeoutError):
         distributed.wait(futures, timeout=0.5, return_when="FIRST_COMPLETED")
     done = [future for future in futures if future.status != "pending"]
     if any(future.status in ("cancelled", "lost") for future in done):
@@ -205,13 +206,17 @@ def _again(chunk: Chunk, waiting: list[Chunk], deaths: Counter) -> Iterator[Outc
 
 def _outcomes(future: Any) -> Iterator[Outcome]:
     """What a chunk gave; an error (a store that is full, a verb that returns no numbers) is raised here."""
-    try:
+    error, outcomes = None, []
+    with _talking_to(future.client):
+        try:
+            if future.status != "error":
+                outcomes = future.result(timeout=PATIENCE)  # computed again if its worker died meanwhile
+        except TimeoutError as late:
+            raise _no_workers() from late
+        except Exception:
+            if future.status != "error":
+                raise
         error = future.exception() if future.status == "error" else None
-        outcomes = [] if error else future.result(timeout=PATIENCE)  # computed again if its worker died meanwhile
-    except TimeoutError as error:
-        raise _no_workers() from error
-    except OSError as error:  # of the connection
-        raise _gone(future.client) from error
     if error:
         raise error
     for outcome in outcomes:
@@ -222,10 +227,21 @@ def _outcomes(future: Any) -> Iterator[Outcome]:
 
 def _threads(client: Any) -> int:
     """How many points can run at once."""
-    try:
+    with _talking_to(client):
         return sum(client.nthreads().values())
-    except (OSError, TimeoutError, ValueError, TypeError) as error:
-        raise _gone(client) from error
+
+
+@contextlib.contextmanager
+def _talking_to(client: Any) -> Iterator[None]:
+    """What dask raises when its scheduler goes away in the middle of a call is one error of ours."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        if isinstance(error, (OSError, CancelledError)) or client.status != "running":  # a TimeoutError is an OSError
+            raise _gone(client) from error
+        raise
 
 
 def _no_workers() -> EngineError:
