@@ -21,7 +21,6 @@ from limitlab.sweep.store import Store
 from limitlab.sweep.tally import Tally
 
 RATE = "algorithm.learning_rate"
-POINTS = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000
 
 
 def problem(width: int = 1) -> ll.Problem:
@@ -47,22 +46,22 @@ def seconds(call) -> float:
     return time.perf_counter() - began
 
 
-def overhead(table: Table) -> None:
+def overhead(table: Table, points: int) -> None:
     """A sweep of trivial points: all that is measured is what the sweep itself costs."""
-    rates = np.linspace(0.1, 1.0, POINTS).tolist()
+    rates = np.linspace(0.1, 1.0, points).tolist()
     engines = {"in memory": None, "this process, stored": {}, "two local processes, stored": {"workers": 2}}
     for name, engine in engines.items():
         with tempfile.TemporaryDirectory() as folder:
             keywords = {} if engine is None else {"store": folder + "/s", **engine}
             first = seconds(lambda k=keywords: ll.sweep(trivial, problem(), {RATE: rates}, **k))
-            wanted = ("< 5 ms", first / POINTS < 5e-3) if engine else ("", None)
-            table.add(f"{POINTS} trivial points, {name}", f"{1e3 * first / POINTS:.2f} ms a point", *wanted)
+            wanted = ("< 5 ms", first / points < 5e-3) if engine else ("", None)
+            table.add(f"{points} trivial points, {name}", f"{1e3 * first / points:.2f} ms a point", *wanted)
             if engine:
                 again = seconds(lambda k=keywords: ll.sweep(trivial, problem(), {RATE: rates}, **k))
-                table.add("  the same again: all found", f"{1e3 * again / POINTS:.2f} ms a point")
+                table.add("  the same again: all found", f"{1e3 * again / points:.2f} ms a point")
                 store = Store(keywords["store"])
-                table.add("  verify", f"{1e3 * seconds(store.verify) / POINTS:.2f} ms a point")
-                table.add("  on disk", f"{store.size()[1] / POINTS:.0f} bytes a point")
+                table.add("  verify", f"{1e3 * seconds(store.verify) / points:.2f} ms a point")
+                table.add("  on disk", f"{store.size()[1] / points:.0f} bytes a point")
     table.add("largest memory of this process", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
 
 
@@ -84,6 +83,6 @@ def second_worker(table: Table) -> None:
 
 if __name__ == "__main__":
     table = Table()
-    overhead(table)
+    overhead(table, int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000)
     second_worker(table)
     print(table.markdown())

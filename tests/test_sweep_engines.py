@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import cloudpickle
+import jax
 import numpy as np
 import pytest
 
@@ -14,8 +16,10 @@ from helpers import committee
 from limitlab.errors import EngineError
 from limitlab.sweep.chunks import chunks_of, widths_of
 from limitlab.sweep.cost import cost
+from limitlab.sweep.families import Family
 from limitlab.sweep.points import Job, Task
 from limitlab.sweep.store import Store
+from limitlab.sweep.work import Budget, Chunk, packed, perform, perform_all
 
 RATE = "algorithm.learning_rate"
 
@@ -175,12 +179,14 @@ def test_costly_points_start_first_and_cheap_ones_share_a_task():
 
 
 def test_a_family_has_one_width_whatever_is_left_of_it():
-    members = tasks(np.ones(100), "f")
+    own = Family(8, "f", None)
+    members = tasks(np.ones(100), own)
     widths = widths_of(members)
-    assert widths == {"f": 64}
+    assert widths == {own: 64}
     assert [(len(c.tasks), c.width) for c in chunks_of(members[:70], widths, 2)] == [(64, 64), (6, 64)]
-    assert widths_of(members[:9]) == {"f": 16}
+    assert widths_of(members[:9]) == {own: 16}
     assert widths_of(members[:7]) == {}  # not worth a call of its own
+    assert widths_of(tasks(np.ones(100), Family(128, "f", None))) == {}
 
 
 def test_costs_grow_with_the_work():
@@ -230,3 +236,44 @@ def test_d_of_a_prediction_is_that_of_its_limit():
     assert ds["Q"].sizes["d"] == 2 and not np.array_equal(ds["M"][0], ds["M"][1])
     job = Job(ll.predict, random, {"limit": ll.OverlapODE(d=10)})
     assert job.ask({"d": 50})[1]["limit"].d == 50
+
+
+def test_a_worker_compiles_once_for_all_points_of_a_job():
+    """Every chunk brings the job along as bytes; functions in it must not be new ones each time."""
+    job = Job(ll.simulate, committee(p=1, k=1), {"d": 13, "times": [0.0, 0.1], "replicas": 2}, seeded="argument")
+    tasks = [job.task(i, {RATE: rate}) for i, rate in enumerate([0.3, 0.4, 0.5])]
+    traced = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: traced.append("trace" in name))
+    perform_all(packed(job), Chunk(tasks[:1]), None, Budget())
+    assert any(traced)
+    traced.clear()
+    (one,) = perform_all(packed(job), Chunk(tasks[1:2]), None, Budget())
+    assert not any(traced)
+    assert one.point is not None and not one.point.failed
+    # The control: a job that is unpacked anew has new functions, and is compiled anew.
+    list(perform(cloudpickle.loads(packed(job)), Chunk(tasks[2:]), None))
+    assert any(traced)
+
+
+def test_threads_of_a_worker_take_turns():
+    """On a cluster of one's own a worker may have several threads; XLA's pool could lock up if they all factorised."""
+    code = """
+import threading, time
+import distributed, numpy as np, limitlab as ll
+from helpers import committee
+def alone(problem):
+    assert not BUSY, "another point is computed in this process"
+    BUSY.append(1); time.sleep(0.01); BUSY.clear()
+    return problem.algorithm.learning_rate
+BUSY = []
+with distributed.Client(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None) as client:
+    ds = ll.sweep(alone, committee(p=1, k=1), {"algorithm.learning_rate": np.linspace(0.1, 1, 40)}, scheduler=client)
+    assert (ds.status == "ok").all(), set(ds.reason.values.tolist())
+    assert sum(client.nthreads().values()) == 4
+print("good")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.strip().endswith("good"), done.stderr[-2000:]

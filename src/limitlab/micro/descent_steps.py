@@ -9,7 +9,7 @@ import numpy as np
 
 from limitlab.errors import AccuracyWarning
 from limitlab.micro.glm_data import GLMData
-from limitlab.micro.steps import FIELD_BOUND, Run
+from limitlab.micro.steps import FIELD_BOUND, Run, whole
 from limitlab.problems.descent import AbstractDescent
 from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.problem import Problem
@@ -28,7 +28,7 @@ class Descent(eqx.Module):
 
     w: jax.Array
     mask: jax.Array
-    found: jax.Array
+    found: jax.Array = eqx.field(converter=whole)
 
 
 def begin(rule: AbstractDescent, start: AbstractStart, data: GLMData, key: jax.Array) -> Run:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +14,7 @@ from limitlab.errors import InputError
 from limitlab.micro.steps import Run
 from limitlab.numerics.progress import Progress
 
-__all__ = ["advance", "blank", "check_memory", "march"]
+__all__ = ["advance", "advance_many", "blank", "check_memory", "march"]
 
 PIECE_SECONDS = 0.25  # a compiled piece of the march lasts about this long, so that progress and Ctrl-C work
 
@@ -26,14 +26,28 @@ def advance(step: Callable, rule: Any, d: jax.Array, keys: jax.Array, run: Run, 
     return jax.lax.fori_loop(first, last, lambda n, r: one(r, keys, n), run)
 
 
+@eqx.filter_jit
+def advance_many(
+    step: Callable, rules: Any, d: jax.Array, keys: jax.Array, runs: Run, first: jax.Array, last: jax.Array
+):
+    """The same for several problems along the first axis of everything, each from and to its own step."""
+
+    def lane(rule, key, run, n, upto):
+        moved = jax.vmap(lambda r, k: step(rule, d, r, k, n))(run, key)
+        return jax.tree.map(lambda new, old: jnp.where(n < upto, new, old), moved, run)
+
+    lanes = jax.vmap(lane)
+    return jax.lax.fori_loop(0, jnp.max(last - first), lambda n, r: lanes(rules, keys, r, first + n, last), runs)
+
+
 def march(
     onward: Callable[[Run, jax.Array, jax.Array], Run],
-    look: Callable[[Any, int], Any],
+    look: Callable[[Any, Any], Any],
     run: Run,
-    targets: list[int],
+    targets: Sequence,
     progress: Progress | None,
     label: str,
-    now: int = 0,
+    now: Any = 0,
     total: int | None = None,
 ) -> tuple[list[Any], Run]:
     """Visit the target steps in order, keeping only what is seen there; pieces double until they last long enough.
@@ -44,15 +58,18 @@ def march(
         (run, first, last) -> run, such as `advance` with its first arguments bound.
     look
         (state, step) -> a tree of arrays, kept as NumPy arrays.
+    targets
+        Steps; each an array of steps where the runs of several problems go side by side, everyone at its own pace.
     now, total
         The step that ``run`` is at, and the last one as told to ``progress`` (default: the last target).
     """
-    path, piece, total = [], 64, targets[-1] if total is None and targets else total
-    for target in targets:
-        while now < target:
-            upto, began = min(target, now + piece), time.perf_counter()
+    now = np.asarray(now)
+    path, piece, total = [], 64, int(np.max(targets[-1])) if total is None and len(targets) else total
+    for target in map(np.asarray, targets):
+        while np.any(now < target):
+            upto, began = np.minimum(target, now + piece), time.perf_counter()
             run = onward(run, jnp.asarray(now), jnp.asarray(upto))
-            if upto - now == piece:
+            if np.max(upto - now) == piece:
                 run.alive.block_until_ready()
                 took = time.perf_counter() - began
                 piece = (
@@ -64,7 +81,8 @@ def march(
                 )
             now = upto
             if progress is not None:
-                progress(now, total or now, label)
+                done = int(np.max(now))
+                progress(done, total or done, label)
         path.append(jax.tree.map(np.asarray, look(run.state, target)))
     return path, run
 

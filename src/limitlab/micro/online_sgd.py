@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,7 +30,7 @@ from limitlab.states import (
     start_key,
 )
 
-__all__ = ["run_online_sgd"]
+__all__ = ["after_the_end", "begin", "bytes_needed", "chain", "labelled", "run_online_sgd"]
 
 
 def run_online_sgd(
@@ -48,31 +49,50 @@ def run_online_sgd(
     p, k = problem.student.width, problem.teacher.width  # type: ignore[union-attr]
     clock = problem.algorithm.clock(p, d)  # type: ignore[union-attr]
     targets = np.rint(times / clock).astype(np.int64)
-    needed = replicas * (p + k) * (3 * d if representation == "weights" else 4 * (p + k)) * 8
-    needed += len(times) * replicas * (p * (p + k) + k * k + p) * 8
     by_weights = representation == "weights"
+    needed = bytes_needed(p, k, d, len(times), replicas, by_weights)
     smaller = 'representation="overlaps" needs memory independent of d' if by_weights else "ask for fewer"
     check_memory(needed, f"Use fewer replicas or times; {smaller}.")
 
-    live, dim = as_arrays(problem), jnp.asarray(float(d))
-    index = jnp.arange(replicas)
-    start = _starts(live, dim, jax.vmap(lambda r: start_key(seed, r))(index))
-    stream = jax.random.fold_in(jax.random.key(seed), 1)
-    keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(index)
-    if representation == "weights":
-        frame = jax.random.fold_in(jax.random.key(seed), 2)
-        frames = jax.vmap(lambda r: jax.random.fold_in(frame, r))(index)
-        state, step, look = _realise_all(start, frames, d), weights_step, _look_at_weights
-    else:
-        state, step, look = start, _chain(min(p + k, d)), _look_at_overlaps
-    run = Run(state, jnp.ones(replicas, bool), jnp.full(replicas, -1))
+    live, dim, index = as_arrays(problem), jnp.asarray(float(d)), jnp.arange(replicas)
+    start, run, keys = begin(live, dim, seed, index, d if by_weights else None)
+    step, look = (weights_step, _look_at_weights) if by_weights else (chain(min(p + k, d)), _look_at_overlaps)
     onward = partial(_advance, step, live, dim, keys)
     seen, run = march(onward, lambda state, _: look(state), run, targets.tolist(), progress, f"SGD, d = {d}")
-
-    died, lost = np.asarray(run.died), ~np.asarray(run.alive)
-    gone = lost[None, :] & (targets[:, None] > died[None, :])  # (time, replica): after the end
-    path = jax.tree.map(lambda *x: jnp.asarray(blank(np.stack(x), gone)), *seen)
+    path = jax.tree.map(lambda *x: np.stack(x), *seen)
+    path = jax.tree.map(lambda x: jnp.asarray(blank(x, after_the_end(run, targets))), path)
     values = risks(live, as_arrays(error_sum(problem)), path)
+    about = {"d": int(d), "seed": int(seed), "representation": representation, "bytes_needed": int(needed)}
+    return labelled(problem, times, targets, clock, start, run, path, values, about)
+
+
+def bytes_needed(p: int, k: int, d: int, times: int, replicas: int, by_weights: bool) -> int:
+    """Bytes of the state, its successor, its inputs, and of all that is seen."""
+    state = replicas * (p + k) * (3 * d if by_weights else 4 * (p + k)) * 8
+    return state + times * replicas * (p * (p + k) + k * k + p) * 8
+
+
+def begin(live: Problem, d: jax.Array, seed: Any, replicas: jax.Array, dimension: int | None):
+    """The starts of replicas, their runs (of weights in a ``dimension``, or of overlaps) and their random streams."""
+    start = _starts(live, d, jax.vmap(lambda r: start_key(seed, r))(replicas))
+    stream = jax.random.fold_in(jax.random.key(seed), 1)
+    keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(replicas)
+    state: Any = start
+    if dimension is not None:
+        frame = jax.random.fold_in(jax.random.key(seed), 2)
+        frames = jax.vmap(lambda r: jax.random.fold_in(frame, r))(replicas)
+        state = _realise_all(start, frames, dimension)
+    return start, Run(state, jnp.ones(len(replicas), bool), jnp.full(len(replicas), -1)), keys
+
+
+def after_the_end(run: Run, targets: np.ndarray) -> np.ndarray:
+    """(time, replica): whether a run had died before it was looked at."""
+    return ~np.asarray(run.alive) & (targets[:, None] > np.asarray(run.died))
+
+
+def labelled(problem, times, targets, clock, start: Overlaps, run: Run, path: Overlaps, values, about: dict):
+    """What was seen of all replicas as a Dataset."""
+    died, lost = np.asarray(run.died), ~np.asarray(run.alive)
     # P is constant; a dead run's copy was blanked with the rest, so it is taken from the start.
     path = eqx.tree_at(lambda o: o.P, path, np.broadcast_to(np.asarray(start.P), path.P.shape))
     data = overlap_dataset(
@@ -82,17 +102,16 @@ def run_online_sgd(
         values,
         status=["diverged" if x else "ok" for x in lost],
         end_time=np.where(lost, died * clock, times[-1]).tolist(),
-        method=f"simulate ({representation})",
+        method=f"simulate ({about['representation']})",
         reference=None,
         replicated=True,
-        attrs={"d": int(d), "seed": int(seed), "representation": representation, "bytes_needed": int(needed)},
+        attrs=about,
     )
-    batch = problem.algorithm.batch_size  # type: ignore[union-attr]
-    return data.assign_coords(step=("time", targets), samples=("time", targets * batch))
+    return data.assign_coords(step=("time", targets), samples=("time", targets * problem.algorithm.batch_size))
 
 
 @cache
-def _chain(columns: int) -> Callable:
+def chain(columns: int) -> Callable:
     """One object per number of columns: a new one at each call would be compiled anew."""
     return partial(overlaps_step, columns)
 

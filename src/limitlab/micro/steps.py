@@ -16,9 +16,14 @@ from limitlab.numerics.random import chi_square, wishart
 from limitlab.problems.problem import Problem
 from limitlab.states import Overlaps, Weights, error_coefficients
 
-__all__ = ["Run", "overlaps_step", "weights_step"]
+__all__ = ["Run", "overlaps_step", "weights_step", "whole"]
 
 FIELD_BOUND = 1e4  # a field of an O(1) problem; its square is the bound on overlaps in the limits
+
+
+def whole(x: Any) -> jax.Array:
+    """Whole numbers of one type, whatever they come from: for another type everything would be compiled anew."""
+    return jnp.asarray(x, int)
 
 
 class Run(eqx.Module):
@@ -26,7 +31,7 @@ class Run(eqx.Module):
 
     state: Any
     alive: jax.Array
-    died: jax.Array
+    died: jax.Array = eqx.field(converter=whole)
 
 
 def _update(problem: Problem, lam: jax.Array, lam_star: jax.Array, a: jax.Array, z: jax.Array, alive: jax.Array):

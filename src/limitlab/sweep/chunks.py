@@ -10,7 +10,6 @@ from limitlab.sweep.work import Chunk
 __all__ = ["chunks_of", "widths_of"]
 
 LANES = 64  # of a compiled call: wide enough to amortise it, narrow enough that a slow lane keeps few waiting
-FEW = 8  # a smaller family is not worth a call of its own, and lanes below 8 would not fill a vector register
 LARGEST = 64  # points of a task
 SHARES = 32  # tasks per process at least, where there are enough points: the last ones end together
 
@@ -21,7 +20,7 @@ def widths_of(tasks: Iterable[Task]) -> dict[Hashable, int]:
     So a point is always computed in a call of the same width, and its last bits do not depend on what is left to do.
     """
     sizes = Counter(task.family for task in tasks if task.family is not None)
-    return {family: min(LANES, 1 << (size - 1).bit_length()) for family, size in sizes.items() if size >= FEW}
+    return {own: min(LANES, 1 << (size - 1).bit_length()) for own, size in sizes.items() if size >= own.smallest}
 
 
 def chunks_of(tasks: list[Task], widths: dict[Hashable, int], processes: int) -> list[Chunk]:

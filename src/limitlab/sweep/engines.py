@@ -19,11 +19,12 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
 from limitlab.errors import EngineError
+from limitlab.macro.predict import predict
 from limitlab.results.points import Point
 from limitlab.sweep.points import Job
 from limitlab.sweep.store import Store
 from limitlab.sweep.tally import Tally
-from limitlab.sweep.work import Budget, Chunk, Outcome, perform, perform_all, together
+from limitlab.sweep.work import Budget, Chunk, Outcome, packed, perform, perform_all, together
 
 __all__ = ["cluster", "in_process", "on_cluster"]
 
@@ -34,14 +35,18 @@ RESTARTS = 20  # of local workers whose program was killed
 
 
 def in_process(job: Job, chunks: list[Chunk], store: Store | None, tally: Tally) -> Iterator[Outcome]:
-    """One after the other, here; compiled calls of many points run ahead in threads, which share the processors."""
+    """One after the other, here; compiled predictions of many points run ahead in threads, which share the processors.
+
+    Not simulations: factorisations of many matrices in two threads can wait for each other for ever (each holds a
+    thread of XLA's pool).
+    """
     cores = os.cpu_count() or 1
     with ThreadPoolExecutor(cores) as pool:
         calls: dict[int, Future] = {}
         for number, chunk in enumerate(chunks):
             tally.running = len(chunk.tasks) if chunk.width else 1
             tally.tell()
-            if number > 0:  # the first call compiles for all
+            if number > 0 and job.verb is predict:  # the first call compiles for all
                 for ahead in range(number, min(number + 2 * cores, len(chunks))):
                     if chunks[ahead].width and ahead not in calls:
                         calls[ahead] = pool.submit(together, job, chunks[ahead])
@@ -145,6 +150,7 @@ def on_cluster(
 ) -> Iterator[Outcome]:
     """On the workers of a dask client, the costly chunks first, a few ahead of every worker."""
     place = None if store is None else (str(store.path), store.id)
+    data = packed(job)
     waiting, running, quiet_since = list(reversed(chunks)), {}, time.monotonic()
     rank, deaths = len(waiting), Counter()
     while waiting or running:
@@ -155,7 +161,7 @@ def on_cluster(
         while waiting and len(running) < AHEAD * max(threads, 1):
             chunk, rank = waiting.pop(), rank - 1
             with _talking_to(client):
-                future = client.submit(perform_all, job, chunk, place, budget, pure=False, priority=rank, retries=0)
+                future = client.submit(perform_all, data, chunk, place, budget, pure=False, priority=rank, retries=0)
             running[future] = chunk
         tally.running = min(threads, len(running))
         tally.say("" if threads else "waiting for workers")

@@ -11,11 +11,12 @@ from typing import Any
 
 from limitlab.errors import InputError, LimitlabError
 from limitlab.numerics.trees import changed_fields
-from limitlab.problems.problem import Problem
+from limitlab.problems.problem import Problem, with_parts
 from limitlab.results.points import Point
 from limitlab.results.schema import schema_stamp
 from limitlab.spec import to_dict
 from limitlab.sweep.cost import cost
+from limitlab.sweep.families import Family, family_key, smallest
 from limitlab.sweep.grid import fields_of, keywords_of
 from limitlab.sweep.identity import NUMERICS_VERSION, describe, hash_of, point_seed, verb_name
 from limitlab.sweep.table import table_of
@@ -69,7 +70,7 @@ class Job:
                 own = path[0] in known or free or len(path) > 1
                 outside[path if own else ("limit", *path)] = value
         keywords = {**self.arguments, **changed_fields(self.arguments, outside)}
-        return dataclasses.replace(self.problem, **self._changed_parts(inside)), keywords
+        return with_parts(self.problem, self._changed_parts(inside)), keywords
 
     def _changed_parts(self, inside: dict[tuple[str, ...], Any]) -> dict[str, Any]:
         """The parts of the problem that change. On a grid the same part comes again and again: it is made once."""
@@ -143,18 +144,11 @@ class Job:
 
     def _family(self, problem: Problem, keywords: dict[str, Any]) -> Any:
         """Points with the same family differ in numbers only and can share a compiled call; None has no family."""
-        from limitlab.macro.predict import predict
-
-        limit: Any = keywords.get("limit")
-        shared = not self.seeded and set(keywords) == {"limit", "times"}
-        family_key = getattr(type(limit), "family_key", None)  # of the class: to bind it costs more than to call it
-        if self.verb is not predict or not shared or family_key is None:
-            return None
-        own = family_key(limit, problem)
+        own = None if self.seeded == "limit" else family_key(self.verb, problem, keywords)
         if own is None:
             return None
-        same = limit is self.arguments.get("limit") and keywords["times"] is self.arguments.get("times")
-        return (None if same else hash_of(describe(keywords)), own)
+        same = all(value is self.arguments.get(name) for name, value in keywords.items())
+        return Family(smallest(self.verb), own, None if same else hash_of(describe(keywords)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """sweep: a verb at every point of a grid of parameters, as one Dataset with a dimension for each."""
 
 import dataclasses
+import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from limitlab.sweep.chunks import widths_of
 from limitlab.sweep.compute import Engine, compute, record
 from limitlab.sweep.grid import axes_of, check_name, fields_of, keywords_of, labels_of
 from limitlab.sweep.identity import describe, hash_of, verb_name
-from limitlab.sweep.points import Job
+from limitlab.sweep.points import Job, Task
 from limitlab.sweep.store import Store
 from limitlab.sweep.table import combine
 from limitlab.sweep.tally import Tally
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["job_of", "sweep"]
+
+NAMED = 500  # points between two words about their naming
 
 
 def sweep(
@@ -107,18 +110,26 @@ def sweep(
     if store is None and not engine.processes and (whole := _whole_curve(job, axes)) is not None:
         return whole
     kept = Store(store) if isinstance(store, (str, os.PathLike)) else store
-    tasks = [job.task(i, dict(zip(axes, choice, strict=True))) for i, choice in enumerate(product(*axes.values()))]
-    name = ""
+    name = "" if kept is None else hash_of(job.described, {axis: describe(x) for axis, x in labels.items()})[:16]
+    tally = Tally(job.name, name, math.prod(map(len, axes.values())), kept, progress)
+    tasks = list(_tasks(job, axes, tally))
     if kept is not None:
-        name = hash_of(job.described, {axis: describe(values) for axis, values in labels.items()})[:16]
         record(job, name, labels, tasks, kept)
-    tally = Tally(job.name, name, len(tasks), kept, progress)
     with engine:
         widths = {} if engine.budget else widths_of(tasks)  # a budget is for one point, so they are done one by one
         points = compute(job, tasks, widths, kept, engine, tally, retry_failed)
     if all(point.failed for point in points):
         warnings.warn(f"All {len(points)} points failed, the first with {points[0].reason}", UserWarning, stacklevel=2)
     return combine(problem, job.name, labels, points, {"seed": job.seed} if job.seeded else {})
+
+
+def _tasks(job: Job, axes: dict[str, list], tally: Tally) -> Iterator[Task]:
+    """The points of the grid, named, which takes about a millisecond each."""
+    for number, choice in enumerate(product(*axes.values())):
+        if number % NAMED == 0:
+            tally.prepare(number)
+        yield job.task(number, dict(zip(axes, choice, strict=True)))
+    tally.prepare(tally.total)
 
 
 def job_of(

@@ -36,6 +36,12 @@ class Tally:
         words += [f"{self.rate:.3g}/s"] if self.done else []
         return ": ".join([f"sweep of {self.name}", *([", ".join(words)] if words else [])])
 
+    def prepare(self, named: int) -> None:
+        """Before the first point: how many of them are known by name. The clock of the rate starts after the last."""
+        self._began = time.time()
+        if self._progress is not None:
+            self._progress(0, self.total, f"sweep of {self.name}: {named} of {self.total} points named")
+
     def count(self, failed: bool, found: bool = False) -> None:
         """One more point, found in the store or just done."""
         self.found, self.done, self.failed = self.found + found, self.done + (not found), self.failed + failed

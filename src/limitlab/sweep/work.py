@@ -1,6 +1,7 @@
 """What a process does with points that it is given: compute, keep, and mind its memory and time."""
 
 import dataclasses
+import functools
 import gc
 import os
 import threading
@@ -10,22 +11,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from limitlab.errors import InputError, LimitlabError
 from limitlab.numerics.checks import check_number
 from limitlab.problems.problem import Problem
 from limitlab.results.netcdf import encode
 from limitlab.results.points import Point
+from limitlab.sweep.families import family
 from limitlab.sweep.points import Job, Task, stamped, visit
 from limitlab.sweep.store import MARKER, Store
 
-__all__ = ["Budget", "Chunk", "Outcome", "Together", "perform", "perform_all", "together"]
+__all__ = ["Budget", "Chunk", "Outcome", "Together", "packed", "perform", "perform_all", "together"]
 
 MANY_MAPS = 25_000  # XLA maps pages for every compiled kernel, and Linux allows a process 65530
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 LOOK = 0.05  # seconds between two looks at the clock and the memory
 _looked = 0.0  # when the maps were last counted
+# Threads of a worker take turns: one point has all processors anyway, warnings are caught for the whole process, and
+# factorisations of many matrices in two threads can wait for each other for ever (each holds a thread of XLA's pool).
+_turn = threading.Lock()
 OVER_BUDGET = 77  # exit code of a process that ended itself
 
 
@@ -121,10 +124,25 @@ def perform(
     _relieve()
 
 
-def perform_all(job: Job, chunk: Chunk, place: tuple[str, str] | None, budget: Budget) -> list[Outcome]:
+def packed(job: Job) -> bytes:
+    """A job for other processes."""
+    from distributed.protocol.pickle import dumps
+
+    return dumps(job)
+
+
+@functools.lru_cache(maxsize=4)
+def _unpacked(data: bytes) -> Job:
+    """A job in a worker, the same object for all chunks: what is compiled for its functions serves them all."""
+    from distributed.protocol.pickle import loads
+
+    return loads(data)
+
+
+def perform_all(data: bytes, chunk: Chunk, place: tuple[str, str] | None, budget: Budget) -> list[Outcome]:
     """The same in a worker process. A worker that does not see the store sends back what has to be stored."""
-    store = _seen(place)
-    with warnings.catch_warnings(record=True) as caught:
+    job, store = _unpacked(data), _seen(place)
+    with _turn, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         outcomes = list(perform(job, chunk, store, budget, keep=place is not None and store is None))
     warned = tuple(
@@ -158,10 +176,11 @@ def together(job: Job, chunk: Chunk) -> Together:
     began = time.perf_counter()
     try:
         asked = [task.asked or job.ask(task.here) for task in chunk.tasks]
-        problems = [problem for problem, _ in asked]
-        problems += [problems[-1]] * (chunk.width - len(problems))
-        keywords = asked[0][1]
-        points = keywords["limit"].family(problems, np.asarray(keywords["times"], float))[: len(chunk.tasks)]
+        asked += [asked[-1]] * (chunk.width - len(asked))
+        seeds = [task.seed or 0 for task in chunk.tasks]
+        seeds += [seeds[-1]] * (chunk.width - len(seeds))
+        keywords = {name: value for name, value in asked[0][1].items() if name != "seed" or not job.seeded}
+        points = family(job.verb, job.name, [problem for problem, _ in asked], seeds, keywords)[: len(chunk.tasks)]
     except (LimitlabError, TypeError, ValueError):
         points = None  # one of them is refused: one by one it is said which
     return Together(points, time.perf_counter() - began)
