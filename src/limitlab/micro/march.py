@@ -89,7 +89,7 @@ def march(
 
 def blank(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
     """NaN where ``gone`` (time, replica), along all further axes of ``values``."""
-    return np.where(gone.reshape(gone.shape + (1,) * (values.ndim - 2)), np.nan, values)
+    return np.where(gone.reshape(gone.shape + (1,) * (values.ndim - gone.ndim)), np.nan, values)
 
 
 def check_memory(needed: int, remedy: str, by: str = "simulate") -> None:

@@ -45,6 +45,10 @@ def family_key(
     last = float(np.max(np.asarray(times, float)))
     if d < p + k or replicas < 1 or size > LIGHT or not size * last / rule.clock(p, d) < BRIEF:
         return None
+    try:
+        check_one_pass_committee("simulate with OnlineSGD", problem, InputError)
+    except InputError:  # to be said of this problem alone
+        return None
     numbers, structure = jax.tree.flatten(problem)
     if not all(isinstance(x, (float, int, np.ndarray, np.number)) for x in numbers):
         return None
@@ -67,7 +71,6 @@ def family(
             f"A family of simulations needs small problems that differ in numbers only; got {len(keys)} kinds. "
             "Group them by family_key, and simulate those for which it is None."
         )
-    check_one_pass_committee("simulate with OnlineSGD", problems[0], InputError)
     p, k = problems[0].student.width, problems[0].teacher.width  # type: ignore[union-attr]
     clocks = np.asarray([problem.algorithm.clock(p, d) for problem in problems])  # type: ignore[union-attr]
     targets = np.rint(times / clocks[:, None]).astype(np.int64)  # (problem, time)
@@ -77,28 +80,17 @@ def family(
     step, look = (weights_step, _measure) if by_weights else (chain(p + k), lambda state: state)
     onward = partial(advance_many, step, live, dim, streams)
     seen, runs = march(onward, lambda state, _: look(state), runs, list(targets.T), None, "", now=0 * targets[:, 0])
-    runs, starts = jax.tree.map(np.asarray, (runs, starts))
-    paths = jax.tree.map(lambda *x: np.stack(x, axis=1), *seen)  # (problem, time, replica)
-    lanes = range(len(problems))
-    each = [jax.tree.map(lambda x: x[n], (starts, runs, paths)) for n in lanes]  # noqa: B023
-    ends = [after_the_end(run, steps) for (_, run, _), steps in zip(each, targets, strict=True)]
-    each = [(s, r, jax.tree.map(lambda x: blank(x, end), o)) for (s, r, o), end in zip(each, ends, strict=True)]  # noqa: B023
-    values = np.asarray(
-        _risks(live, as_arrays(error_sum(problems[0])), jax.tree.map(lambda *x: np.stack(x), *(o for *_, o in each)))
-    )
+    gone = after_the_end(runs, targets)
+    paths = jax.tree.map(lambda *x: blank(np.stack(x, axis=1), gone), *seen)  # (problem, time, replica)
+    values = np.asarray(_risks(live, as_arrays(error_sum(problems[0])), paths))
+    kept = jax.tree.map(np.asarray, (starts, runs, paths))
     about = {"representation": representation, "bytes_needed": bytes_needed(p, k, d, len(times), replicas, by_weights)}
-    return [
-        labelled(
-            problems[n],
-            times,
-            targets[n],
-            clocks[n],
-            *each[n],
-            values[n],
-            {"d": int(d), "seed": int(seeds[n]), **about},
-        )
-        for n in lanes
-    ]
+    results = []
+    for n, problem in enumerate(problems):
+        start, run, path = jax.tree.map(lambda x: x[n], kept)  # noqa: B023
+        own = {"d": int(d), "seed": int(seeds[n]), **about}
+        results.append(labelled(problem, times, targets[n], clocks[n], start, run, path, values[n], own))
+    return results
 
 
 @eqx.filter_jit

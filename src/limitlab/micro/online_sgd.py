@@ -86,8 +86,9 @@ def begin(live: Problem, d: jax.Array, seed: Any, replicas: jax.Array, dimension
 
 
 def after_the_end(run: Run, targets: np.ndarray) -> np.ndarray:
-    """(time, replica): whether a run had died before it was looked at."""
-    return ~np.asarray(run.alive) & (targets[:, None] > np.asarray(run.died))
+    """(..., time, replica): whether a run had died before it was looked at, at the steps ``targets`` (..., time)."""
+    alive, died = np.asarray(run.alive)[..., None, :], np.asarray(run.died)[..., None, :]
+    return ~alive & (targets[..., :, None] > died)
 
 
 def labelled(problem, times, targets, clock, start: Overlaps, run: Run, path: Overlaps, values, about: dict):
