@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import cloudpickle
+import distributed
 import jax
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from helpers import committee
 from limitlab.errors import EngineError
 from limitlab.sweep.chunks import chunks_of, widths_of
 from limitlab.sweep.cost import cost
+from limitlab.sweep.engines import _finished
 from limitlab.sweep.families import Family
 from limitlab.sweep.points import Job, Task
 from limitlab.sweep.store import Store
@@ -277,3 +279,16 @@ print("good")
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout.strip().endswith("good"), done.stderr[-2000:]
+
+
+def test_a_result_that_died_with_its_worker_is_waited_for():
+    """It is computed again; only a scheduler that is gone ends a sweep."""
+    with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+        future = client.submit(int)
+        distributed.wait([future])
+        assert _finished(client, [future]) == [future]
+        future._state.lose()
+        assert _finished(client, [future]) == []
+        future.cancel()
+        with pytest.raises(EngineError, match="is gone"):
+            _finished(client, [future])

@@ -183,8 +183,9 @@ def _finished(client: Any, futures: list) -> list:
         raise _gone(client)
     with _talking_to(client), contextlib.suppress(TimeoutError):
         distributed.wait(futures, timeout=0.5, return_when="FIRST_COMPLETED")
-    done = [future for future in futures if future.status != "pending"]
-    if any(future.status in ("cancelled", "lost") for future in done):
+    # One that is lost died with the worker that held it, and is computed again: what it stored is found.
+    done = [future for future in futures if future.status not in ("pending", "lost")]
+    if any(future.status == "cancelled" for future in done):
         raise _gone(client)
     return done
 
