@@ -240,3 +240,9 @@ def test_a_second_simulation_of_the_same_shape_compiles_nothing():
     before = _advance._cached._cache_size()
     ll.simulate(committee(p=2, k=2, learning_rate=0.7), 80, [0.2], replicas=3, seed=2, representation="overlaps")
     assert _advance._cached._cache_size() == before
+
+
+@pytest.mark.parametrize("rate", [1e-20, 1e-310])
+def test_more_steps_than_can_be_counted_are_refused(rate):
+    with pytest.raises(ll.InputError, match=r"within 2\^53 steps"):
+        ll.simulate(committee(learning_rate=rate), d=5, times=[0.0, 0.1])

@@ -150,6 +150,20 @@ def test_points_that_are_not_there_yet_are_exported_as_such(own, tmp_path):
     assert last.startswith("0.5,30,failed,not computed yet,,,")
 
 
+@pytest.mark.parametrize("suffix", ["csv", "nc"])
+def test_damaged_points_are_exported_as_such_said_and_left_where_they_are(own, tmp_path, suffix):
+    (name,) = own.sweeps()
+    own.place(own.keys_of(name)[0]).write_bytes(b"Dear diary")
+    before = picture(own.path)
+    result = run("store", "export", own.path, "--out", tmp_path / f"a.{suffix}")
+    assert result.exit_code == 3
+    assert "1 files are not what they should be" in result.output and "not computed yet" not in result.output
+    assert picture(own.path) == before
+    if suffix == "csv":
+        assert "damaged: run limitlab store verify" in (tmp_path / "a.csv").read_text()
+    assert run("store", "verify", own.path).exit_code == 3
+
+
 def mixed(problem, d=1):
     """A verb whose results differ from point to point in names and kinds."""
     return {"size": d} if d < 20 else {"size": d / 3, "word": "large"}
@@ -256,6 +270,8 @@ def test_verify_finds_a_flipped_bit_and_exits_with_3(own):
     assert not own.has(key) and "1 files in quarantine" in run("status", own.path).output
     assert run("store", "verify", own.path).exit_code == 0
     assert "files in quarantine" not in run("store", "gc", own.path).output
+    (own.path / "quarantine" / "folder.nc.1234").mkdir()  # there was one where a point should be
+    (own.path / "quarantine" / "folder.nc.1234" / "file").write_text("x")
     assert "files in quarantine" in run("store", "gc", own.path, "--quarantine").output
     assert not own.faults()
 

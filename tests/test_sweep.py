@@ -273,6 +273,55 @@ def test_a_grid_that_no_point_could_use_is_refused_before_the_first_call(grid, m
     assert not calls
 
 
+@pytest.mark.parametrize(
+    ("verb", "keywords", "message"),
+    [
+        (None, {}, "needs a verb that takes a Problem"),
+        ("simulate", {}, "needs a verb that takes a Problem"),
+        (max, {}, "needs a verb that takes a Problem"),
+        (ll.simulate, {"d": 10, "times": [0.1], "replica": 3}, "no argument 'replica'.*Did you mean 'replicas'"),
+        (ll.predict, {"times": [0.1]}, "predict needs limit"),
+        (ll.simulate, {"times": [0.1]}, "simulate needs d"),
+        (ll.simulate, {"d": 10, "times": [0.1], "store": 5}, "a folder or a Store; got 5"),
+        (ll.simulate, {"d": 10, "times": [0.1], "progress": 3}, "a function of .*got 3"),
+        (ll.simulate, {"d": 10, "times": [0.1], "scheduler": 5}, "an address, a dask client or a dask cluster; got 5"),
+    ],
+)
+def test_a_call_at_which_every_point_would_fail_is_refused(verb, keywords, message):
+    with pytest.raises(ll.InputError, match=message):
+        sweep(verb, problem(), {RATE: [0.1, 0.2]}, **keywords)
+
+
+@pytest.mark.parametrize("seeds", [[-1, 1], ["x"], [0.5]])
+def test_seeds_on_the_grid_are_whole_numbers(seeds):
+    with pytest.raises(ll.InputError, match="Seeds are whole numbers"):
+        sweep(ll.simulate, problem(), {"seed": seeds}, d=10, times=[0.1])
+
+
+@pytest.mark.filterwarnings("ignore:All 1 points failed")
+@pytest.mark.parametrize(
+    "keywords",
+    [{"times": []}, {"times": "abc"}, {"times": [[0, 1], [2]]}, {"times": {"a": 1}}, {"d": 10**400}],
+    ids=str,
+)
+def test_what_the_verb_refuses_is_its_point_s_reason(keywords):
+    """And no error while points are named, whatever the arguments are."""
+    ds = sweep(ll.simulate, problem(), {RATE: [0.1]}, **{"d": 5, "times": [0.1], **keywords})
+    assert ds["status"].values.tolist() == ["failed"]
+    assert "InputError" in str(ds["reason"][0].values)
+
+
+def test_a_verb_that_wants_to_leave_python_is_a_failed_point():
+    def leaves(problem):
+        if problem.algorithm.learning_rate > 1:
+            raise SystemExit(4)
+        return 1.0
+
+    with pytest.warns(RuntimeWarning, match="SystemExit: 4"):
+        ds = sweep(leaves, problem(), {RATE: [0.5, 2.0]})
+    assert ds["status"].values.tolist() == ["ok", "failed"]
+
+
 def test_a_sweep_needs_a_problem():
     with pytest.raises(ll.InputError, match="needs a Problem"):
         sweep(echo, {"d": [1]}, {"d": [1]})

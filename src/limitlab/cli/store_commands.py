@@ -2,6 +2,7 @@
 
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,12 +181,23 @@ def export(
     name = choose(store, sweep)
     if sweep is None and len(store.sweeps()) > 1:
         say(f"sweep: {name}, the latest of {len(store.sweeps())} (choose another with --sweep; see limitlab store ls)")
-    with stoppable(), Bar(f"export {name}", progress, counted=True) as bar:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        stoppable(),
+        Bar(f"export {name}", progress, counted=True) as bar,
+    ):
+        warnings.simplefilter("always")
         export(store, path, name, variable, bar)
     say(f"saved to {path} ({memory(path.stat().st_size)})")
     missing = sum(not store.has(key) for key in store.keys_of(name))
     if missing:
         complain(f"note: {missing} points are not computed yet; they are in the file as failed, with that reason")
+    damaged = dict.fromkeys(str(one.message) for one in caught)
+    if damaged:
+        complain(f"WARNING: {len(damaged)} files are not what they should be; their points are in the file as failed:")
+        for reason in list(damaged)[:SHOWN_FAULTS]:
+            complain(f"  {reason}")
+        raise typer.Exit(POINTS_FAILED)
 
 
 def _open(folder: Path) -> "Store":

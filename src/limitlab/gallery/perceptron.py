@@ -38,7 +38,7 @@ RATIOS = np.geomspace(0.2, 100, 12)
 LOSSES: dict[str, Any] = {"ridge": SquareLoss(), "hinge": HingeLoss(), "logistic": LogisticLoss()}
 CONSTANTS = {"bayes": 0.44170, "logistic": 0.44198, "hinge": 0.4877, "margin": 0.50049}
 RUNS = (0.5, 2.0, 6.0)
-D, REPLICAS = 600, 16
+D, REPLICAS = 600, 64
 GAMP_D = 1000
 
 

@@ -18,7 +18,7 @@ from limitlab.macro.dmft_state import DMFTState
 from limitlab.macro.limit import AbstractLimit
 from limitlab.micro.descent_steps import warn_if_unstable
 from limitlab.micro.march import check_memory
-from limitlab.numerics.checks import check_choice, check_integer, check_number, check_times
+from limitlab.numerics.checks import check_choice, check_integer, check_number, check_times, whole_steps
 from limitlab.numerics.trees import traced
 from limitlab.problems.descent_requirements import check_descent, start_overlaps
 from limitlab.problems.losses import PhaseRetrievalLoss
@@ -151,7 +151,7 @@ class DMFT(AbstractLimit):
 
     def _prepare(self, problem: Problem, times: np.ndarray, kept: int) -> np.ndarray:
         """The steps of the asked times, after a word on memory and on the step size."""
-        steps = np.rint(times / float(problem.algorithm.clock)).astype(np.int64)  # type: ignore[union-attr]
+        steps = whole_steps(times, problem.algorithm.clock)  # type: ignore[union-attr]
         needed = kept * self._bytes(int(steps[-1]))
         check_memory(
             needed,

@@ -12,7 +12,7 @@ from limitlab.micro.glm_data import check_glm
 from limitlab.micro.march import check_memory
 from limitlab.micro.wide_data import Instance, draw_instance, look, start_factor, wide_dataset
 from limitlab.micro.wide_descent import NOTHING, descend, warn_if_unstable
-from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.numerics.checks import check_choice, check_integer, check_number, whole_steps
 from limitlab.numerics.factor_flow import FactorFlow
 from limitlab.numerics.stiff import March, follow
 from limitlab.numerics.threads import one_thread
@@ -135,7 +135,7 @@ class MatrixFlow(AbstractLimit):
         if replica == 0:
             warn_if_unstable("MatrixFlow", problem, instance)
         clock = wide_clock(problem)
-        run = descend(problem, instance, V, np.rint(times / clock).astype(np.int64))
+        run = descend(problem, instance, V, whole_steps(times, clock))
         return run.seen, run.status, times[-1] if run.status == "ok" else run.end * clock, run.end
 
 

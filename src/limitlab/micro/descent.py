@@ -13,7 +13,7 @@ from limitlab.micro.descent_steps import SUCCESS, Descent, begin, descent_step, 
 from limitlab.micro.glm_data import DRAW_KEY, GLMData, check_glm, draw_glm, replica_key
 from limitlab.micro.march import blank, check_memory, march
 from limitlab.micro.steps import Run
-from limitlab.numerics.checks import check_choice
+from limitlab.numerics.checks import check_choice, whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
 from limitlab.problems.descent import AbstractDescent
@@ -61,7 +61,7 @@ def run_descent(
     if d < 2:
         raise InputError(f"{by} needs d >= 2: at d = 1 the sphere has two points; got d={d}.")
     rule, loss = problem.need("algorithm", "loss", by=by)
-    targets = np.rint(times / float(rule.clock)).astype(np.int64)
+    targets = whole_steps(times, rule.clock)
     grid = second_times(times)
     needed = 8 * (WORKSPACE * n * d + len(times) * d + replicas * len(times) * (len(grid) + 4))
     check_memory(

@@ -13,6 +13,7 @@ from limitlab.micro.hypercube_measure import Seen, how, observe, workspace
 from limitlab.micro.hypercube_steps import CHUNK, Network, Rule, hypercube_step, ridge_second_layer
 from limitlab.micro.march import advance, blank, check_memory, march
 from limitlab.micro.steps import Run
+from limitlab.numerics.checks import whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
 from limitlab.problems.algorithm import LayerwiseSGD
@@ -60,7 +61,7 @@ def run_hypercube_sgd(
     assert isinstance(target, SparseTarget) and student is not None and rule is not None
     _check_sizes(target, d, representation)
     p, P, clock = student.width, target.latent, rule.clock(student.width, d)  # type: ignore[attr-defined]
-    steps = np.rint(times / clock).astype(np.int64)
+    steps = whole_steps(times, clock)
     plan = _plan(problem, clock)
     keep_u = len(times) * replicas * p * P <= MODEST
     needed = _bytes(problem, d, len(times), replicas, keep_u)

@@ -13,6 +13,7 @@ from limitlab.micro.march import advance, blank, check_memory, march
 from limitlab.micro.mixture_measure import CHUNK, Points, Seen, how, observe, points
 from limitlab.micro.mixture_steps import MixtureRule, Network, mixture_step
 from limitlab.micro.steps import Run
+from limitlab.numerics.checks import whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import as_arrays, traced
 from limitlab.problems.algorithm import OnlineSGD
@@ -54,7 +55,7 @@ def run_mixture_sgd(
     assert isinstance(inputs, AbstractLabelledInputs) and student is not None and isinstance(algorithm, OnlineSGD)
     check_sampler(inputs, d)
     p, clock = student.width, algorithm.clock(student.width, d)
-    steps = np.rint(times / clock).astype(np.int64)
+    steps = whole_steps(times, clock)
     informative = inputs.informative(d) if isinstance(inputs, AnisotropicMixture) else None
     units = len(times) * replicas * p * (1 if informative is None else 2)
     needed = _bytes(problem, d, len(times), replicas, units if units <= MODEST else 0)

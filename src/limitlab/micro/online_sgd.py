@@ -13,7 +13,7 @@ from limitlab.errors import InputError
 from limitlab.micro.march import advance as _advance
 from limitlab.micro.march import blank, check_memory, march
 from limitlab.micro.steps import Run, overlaps_step, weights_step
-from limitlab.numerics.checks import check_choice
+from limitlab.numerics.checks import check_choice, whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.problem import Problem
@@ -48,7 +48,7 @@ def run_online_sgd(
     _check_dimension(problem, d)
     p, k = problem.student.width, problem.teacher.width  # type: ignore[union-attr]
     clock = problem.algorithm.clock(p, d)  # type: ignore[union-attr]
-    targets = np.rint(times / clock).astype(np.int64)
+    targets = whole_steps(times, clock)
     by_weights = representation == "weights"
     needed = bytes_needed(p, k, d, len(times), replicas, by_weights)
     smaller = 'representation="overlaps" needs memory independent of d' if by_weights else "ask for fewer"

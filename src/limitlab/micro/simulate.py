@@ -92,7 +92,7 @@ def simulate(
     """
     if not isinstance(problem, Problem):
         raise InputError(f"simulate needs a Problem; got {problem!r}.")
-    d = check_integer("simulate", "d", _whole(d), low=1, remedy="It is the input dimension.")
+    d = check_integer("simulate", "d", _whole(d), low=1, high=2**53, remedy="It is the input dimension.")
     replicas = check_integer("simulate", "replicas", replicas, low=1, remedy="Ask for at least one run.")
     seed = check_integer("simulate", "seed", seed, low=0, remedy="Seeds are whole numbers.")
     (algorithm,) = problem.need("algorithm", by="simulate")

@@ -13,7 +13,7 @@ from limitlab.micro.glm_data import check_glm
 from limitlab.micro.march import check_memory, march
 from limitlab.micro.steps import FIELD_BOUND, Run
 from limitlab.micro.wide_data import Instance, draw_instance, draw_weights, look, wide_dataset
-from limitlab.numerics.checks import check_choice
+from limitlab.numerics.checks import check_choice, whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.problems.problem import Problem
 from limitlab.problems.wide_requirements import check_wide, loss_prefactor, wide_clock
@@ -63,7 +63,7 @@ def run_wide_descent(
     needed = 8 * (4 * n * d + 3 * (n + d) * width)
     check_memory(needed, f"It holds {n} x {d} inputs and {width} x {d} weights. Use a smaller d or width.")
     clock = wide_clock(problem)
-    targets = np.rint(times / clock).astype(np.int64)
+    targets = whole_steps(times, clock)
     runs = []
     for replica in range(replicas):
         instance = draw_instance(by, problem, d, seed, replica)

@@ -7,7 +7,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 
-__all__ = ["check_choice", "check_integer", "check_number", "check_psd", "check_times"]
+__all__ = ["check_choice", "check_integer", "check_number", "check_psd", "check_times", "whole_steps"]
 
 
 def _fail(owner: str, field: str, needed: str, came: Any, remedy: str) -> None:
@@ -39,11 +39,15 @@ def check_number(
     return number
 
 
-def check_integer(owner: str, field: str, value: Any, *, low: int = 0, remedy: str = "") -> int:
-    """Return ``value`` as an int if it is a whole number not below ``low``, else raise `InputError`."""
+def check_integer(
+    owner: str, field: str, value: Any, *, low: int = 0, high: int | None = None, remedy: str = ""
+) -> int:
+    """Return ``value`` as an int if it is a whole number from ``low`` to ``high``, else raise `InputError`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or int(value) < low:
         _fail(owner, field, f"a whole number >= {low}", value, remedy)
+    if high is not None and int(value) > high:
+        raise InputError(f"{owner}.{field} must be at most {high}; got one of {len(str(value))} digits. {remedy}")
     return int(value)
 
 
@@ -77,6 +81,18 @@ def check_psd(owner: str, field: str, matrix: np.ndarray, *, tolerance: float = 
             matrix.tolist(),
             f"Its lowest eigenvalue is {lowest:.3g}; an overlap |M_ir| cannot exceed sqrt(Q_ii P_rr).",
         )
+
+
+def whole_steps(times: np.ndarray, clock: float) -> np.ndarray:
+    """The nearest whole steps of ``clock`` at the asked times; more than a computer counts exactly are refused."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        steps = np.rint(times / float(clock))
+    if not np.all(steps < 2**53):
+        raise InputError(
+            f"times must be within 2^53 steps; t = {times[-1]:g} is {steps[-1]:.3g} steps of {float(clock):.3g}. "
+            "Ask for shorter times, or raise the learning rate."
+        )
+    return steps.astype(np.int64)
 
 
 def check_times(times: Any) -> np.ndarray:

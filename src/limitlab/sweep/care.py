@@ -1,5 +1,6 @@
 """A store looked after: which runs into it are alive, how its sweeps stand, and what can be thrown away."""
 
+import shutil
 import socket
 import time
 from collections.abc import Iterable
@@ -79,7 +80,8 @@ def gc(store: Store, dry_run: bool = False, quarantine: bool = False) -> tuple[l
     found += [_litter("records of sweeps of another numerics version", records)]
     found += [_litter("points of no sweep, or of another numerics version", points)]
     if quarantine:
-        found.append(_litter("files in quarantine", _below(store.path / "quarantine")))
+        away = _below(store.path / "quarantine")
+        found.append(Litter("files in quarantine", tuple(away), sum(map(_size, away))))
     if not dry_run:
         if points and not note and (_why_not(store) or _sweeps(store) != known):  # one began while points were listed
             note, found = "A sweep began meanwhile: points were left alone. Run again when it has ended.", found[:2]
@@ -156,7 +158,10 @@ def _age(path: Path) -> float:
 def _remove(files: tuple[Path, ...]) -> None:
     for path in files:
         try:
-            path.unlink(missing_ok=True)
+            if path.is_dir() and not path.is_symlink():  # a folder that lay where a point should
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise ResultFileError(
                 f"{path} could not be removed: {error.strerror}. What was removed before stays so. Make the store "

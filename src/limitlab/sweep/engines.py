@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
-from limitlab.errors import EngineError
+from limitlab.errors import EngineError, InputError
 from limitlab.macro.predict import predict
 from limitlab.results.points import Point
 from limitlab.sweep.points import Job
@@ -61,14 +61,18 @@ def in_process(job: Job, chunks: list[Chunk], store: Store | None, tally: Tally)
 
 @contextlib.contextmanager
 def cluster(workers: int | None, scheduler: Any) -> Iterator[Any]:
-    """A dask client: of a scheduler by its address, of a client that is open already, or of new local processes."""
+    """A dask client: one that is open already, of a scheduler by its address or cluster, or of new local processes."""
     try:
         import distributed
     except ImportError as error:
         raise EngineError("Sweeps in several processes need dask. Install it: pip install distributed.") from error
     if scheduler is not None and not isinstance(scheduler, str):
-        yield scheduler
-        return
+        if isinstance(scheduler, distributed.Client):
+            yield scheduler
+            return
+        if not isinstance(address := getattr(scheduler, "scheduler_address", None), str):  # as a dask cluster has
+            raise InputError(f"sweep.scheduler must be an address, a dask client or a dask cluster; got {scheduler!r}.")
+        scheduler = address
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said by the sweep itself
     with contextlib.ExitStack() as stack:

@@ -39,7 +39,10 @@ def family_key(verb: Callable, problem: Problem, keywords: dict[str, Any]) -> Ha
     """
     if verb is simulate:
         fitting = {"d", "times"} <= set(keywords) <= ASKED
-        return online_family.family_key(problem, **keywords) if fitting else None
+        try:
+            return online_family.family_key(problem, **keywords) if fitting else None
+        except (TypeError, ValueError, OverflowError):  # whatever is wrong with them is said by the verb itself
+            return None
     limit: Any = keywords.get("limit")
     own = getattr(type(limit), "family_key", None)  # of the class: to bind it costs more than to call it
     if verb is not predict or own is None or set(keywords) != {"limit", "times"}:

@@ -14,7 +14,7 @@ from limitlab.problems.problem import Problem
 from limitlab.results.schema import RESERVED_DIMENSIONS
 from limitlab.sweep.identity import verb_name
 
-__all__ = ["axes_of", "check_name", "fields_of", "keywords_of", "labels_of"]
+__all__ = ["axes_of", "check_arguments", "check_name", "fields_of", "keywords_of", "labels_of"]
 
 
 def axes_of(grid: Any) -> dict[str, list]:
@@ -90,9 +90,27 @@ def _check_keyword(name: str, head: str, verb: Callable, problem: Problem, argum
 @functools.lru_cache(maxsize=64)
 def keywords_of(verb: Callable) -> tuple[list[str], bool]:
     """The names that a verb takes besides the problem, and whether it takes any other."""
-    parameters = inspect.signature(verb).parameters.values()
+    try:
+        parameters = inspect.signature(verb).parameters.values()
+    except (TypeError, ValueError):
+        example = "simulate, predict, thresholds, or a function of your own: def mine(problem): ..."
+        raise InputError(f"sweep needs a verb that takes a Problem, such as {example}; got {verb!r}.") from None
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)][1:]
     return known, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def check_arguments(verb: Callable, arguments: dict[str, Any], axes: dict[str, list], seeded: str) -> None:
+    """Refuse arguments that the verb does not take, and a call that lacks one: every point would fail."""
+    known, free = keywords_of(verb)
+    for name in () if free else arguments:
+        if name not in known:
+            told = f"it takes {', '.join(known)}" if known else "it takes nothing but the problem"
+            raise InputError(f"sweep: {verb_name(verb)} has no argument {name!r}; {told}.{_near(name, known)}")
+    there = {*arguments, *axes, *(["seed"] if seeded == "argument" else [])}
+    parameters = inspect.signature(verb).parameters
+    lacking = [name for name in known if name not in there and parameters[name].default is inspect.Parameter.empty]
+    if lacking:
+        raise InputError(f"sweep: {verb_name(verb)} needs {', '.join(lacking)}. Add {lacking[0]}=... to the call.")
 
 
 def _near(name: str, known: list[str]) -> str:

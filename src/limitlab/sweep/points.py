@@ -178,7 +178,7 @@ def visit(job: Job, task: Task, problem: Problem, keywords: dict[str, Any]) -> P
         return Point(reason=f"{type(error).__name__}: {error}")
     except MemoryError as error:
         return Point(reason=f"MemoryError: {error}", failure="out_of_memory")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} (in {place.name}, line {place.lineno})"
         warnings.warn(f"{job.name} at {task.here} raised {reason}; the sweep goes on.", RuntimeWarning, stacklevel=2)

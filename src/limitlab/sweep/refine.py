@@ -22,7 +22,7 @@ from limitlab.sweep.points import Job, Task
 from limitlab.sweep.refined import Refinement
 from limitlab.sweep.refinement import Line, Scale, Value, read
 from limitlab.sweep.run import job_of
-from limitlab.sweep.store import Store
+from limitlab.sweep.store import Store, opened
 from limitlab.sweep.table import combine, why
 from limitlab.sweep.tally import Tally
 from limitlab.sweep.work import Budget
@@ -132,7 +132,7 @@ def refine(
     for name in everything:
         check_name(name, verb, problem, everything, job.arguments)
     labels = {name: labels_of(name, values) for name, values in axes.items()}
-    kept = Store(store) if isinstance(store, (str, os.PathLike)) else store
+    kept = opened(store)
     lines = [Line(scale, level, budget) for _ in places]
     tasks: list[dict[float, Task]] = [{} for _ in places]
     points: list[dict[float, Point]] = [{} for _ in places]

@@ -18,10 +18,10 @@ from limitlab.numerics.progress import Progress
 from limitlab.problems.problem import Problem
 from limitlab.sweep.chunks import widths_of
 from limitlab.sweep.compute import Engine, compute, record
-from limitlab.sweep.grid import axes_of, check_name, fields_of, keywords_of, labels_of
+from limitlab.sweep.grid import axes_of, check_arguments, check_name, fields_of, keywords_of, labels_of
 from limitlab.sweep.identity import describe, hash_of, verb_name
 from limitlab.sweep.points import Job, Task
-from limitlab.sweep.store import Store
+from limitlab.sweep.store import Store, opened
 from limitlab.sweep.table import combine
 from limitlab.sweep.tally import Tally
 from limitlab.sweep.work import Budget
@@ -109,7 +109,7 @@ def sweep(
     labels = {name: labels_of(name, values) for name, values in axes.items()}
     if store is None and not engine.processes and (whole := _whole_curve(job, axes)) is not None:
         return whole
-    kept = Store(store) if isinstance(store, (str, os.PathLike)) else store
+    kept = opened(store)
     name = "" if kept is None else hash_of(job.described, {axis: describe(x) for axis, x in labels.items()})[:16]
     tally = Tally(job.name, name, math.prod(map(len, axes.values())), kept, progress)
     tasks = list(_tasks(job, axes, tally))
@@ -163,6 +163,9 @@ def job_of(
         seeded = "argument"
     if "seed" in axes and seed is not None:
         raise InputError(f"sweep.grid['seed'] is also an argument ({seed}). Keep one.")
+    for value in axes.get("seed", ()) if seeded == "argument" else ():
+        check_integer("sweep", "grid['seed']", value, low=0, remedy="Seeds are whole numbers.")
+    check_arguments(verb, arguments, axes, seeded)
     return Job(verb, problem, arguments, 0 if seed is None else seed, seeded, strict)
 
 

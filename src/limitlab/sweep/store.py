@@ -18,6 +18,7 @@ import secrets
 import socket
 import stat
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from limitlab.errors import InputError, ResultFileError
 from limitlab.results.netcdf import decode, encode
 from limitlab.results.points import Point
 
-__all__ = ["Fault", "Store", "alive"]
+__all__ = ["Fault", "Store", "alive", "opened"]
 
 FORMAT = 1
 MARKER = "limitlab-store.json"
@@ -125,8 +126,12 @@ class Store:
         return point
 
     def read(self, key: str) -> Point | None:
-        """The point, or None if it is not there. A file that is not what its name says is moved away: see `faults`."""
+        """The point, or None if it is not there. A file that is not what its name says is moved away, and warned of."""
         found = self._settle(key)
+        if isinstance(found, Fault):
+            warnings.warn(
+                f"{found.reason} The file was put into {self.path / 'quarantine'}.", UserWarning, stacklevel=2
+            )
         return found if isinstance(found, Point) else None
 
     def _settle(self, key: str) -> Point | Fault | None:
@@ -275,6 +280,15 @@ class Store:
             pass  # the same point, from another sweep
         finally:
             part.unlink(missing_ok=True)
+
+
+def opened(store: Any) -> Store | None:
+    """The store that a user means: a folder by its name, one that is open already, or none."""
+    if store is None or isinstance(store, Store):
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        raise InputError(f"sweep.store must be a folder or a Store; got {store!r}. Give its name, such as 'runs'.")
+    return Store(store)
 
 
 def _link(part: Path, path: Path) -> None:

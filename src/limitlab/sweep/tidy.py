@@ -6,6 +6,7 @@ A tidy table has a row for each time and replica of each point. Its columns are 
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -23,14 +24,18 @@ __all__ = ["BLOCK", "Columns", "Rows", "Unlike", "about_of", "no_variable", "rea
 RUN = ("time", "iteration", "replica")  # what numbers the rows of a point unless more is asked for
 BLOCK = 65536  # rows in memory at a time
 MISSING = Point(reason="not computed yet", failure="failed")
+DAMAGED = Point(reason="damaged: run limitlab store verify, then the sweep again")
 KINDS = {"b": np.dtype(bool), "i": np.dtype(np.int64), "f": np.dtype(float)}
 
 
 def read_points(store: Store, name: str, progress: Progress | None = None) -> Iterator[Point]:
-    """The points of a sweep in the order of its grid."""
+    """The points of a sweep in the order of its grid. Damaged ones are warned about, and stay where they are."""
     keys = store.keys_of(name)
     for number, key in enumerate(keys):
-        yield store.read(key) or MISSING
+        found = store.peek(key)
+        if isinstance(found, str):
+            warnings.warn(found, UserWarning, stacklevel=2)
+        yield MISSING if found is None else DAMAGED if isinstance(found, str) else found
         if progress is not None:
             progress(number + 1, len(keys), "reading points")
 
