@@ -1,5 +1,7 @@
 """Problems that tests vary."""
 
+import numpy as np
+
 import limitlab as ll
 
 
@@ -30,3 +32,19 @@ def committee(
         start=ll.InformedStart(overlap=0.3) if start is None else start,
         algorithm=ll.OnlineSGD(learning_rate=learning_rate, **algorithm),
     )
+
+
+def spread(count=8, seed=0, **fixed):
+    """Problems that differ in rate, noise and start."""
+    rng = np.random.default_rng(seed)
+    return [
+        committee(
+            **{
+                "learning_rate": rng.uniform(0.1, 0.6),
+                "variance": rng.uniform(0, 0.5) * (n > 0),
+                "start": ll.InformedStart(overlap=rng.uniform(0.1, 0.9)),
+                **fixed,
+            }
+        )
+        for n in range(count)
+    ]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from helpers import committee
+from helpers import committee, spread
 from limitlab.numerics.erf_sums import arcsine, erf_moments
 from limitlab.numerics.field_sums import field_sum
 from limitlab.problems.activations import activation
@@ -22,22 +22,6 @@ def gram(p, k, seed):
     A = np.random.default_rng(seed).normal(size=(p + k, p + k + 3))
     Omega = A @ A.T / A.shape[1]
     return ll.OverlapStart(Q=Omega[:p, :p], M=Omega[:p, p:], P=Omega[p:, p:])
-
-
-def spread(count=8, seed=0, **fixed):
-    """Problems that differ in rate, noise and start."""
-    rng = np.random.default_rng(seed)
-    return [
-        committee(
-            **{
-                "learning_rate": rng.uniform(0.1, 0.6),
-                "variance": rng.uniform(0, 0.5) * (n > 0),
-                "start": ll.InformedStart(overlap=rng.uniform(0.1, 0.9)),
-                **fixed,
-            }
-        )
-        for n in range(count)
-    ]
 
 
 def check_equal(points, problems, limit, times, rtol=1e-10, which=None):

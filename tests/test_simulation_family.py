@@ -7,29 +7,13 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from helpers import committee
+from helpers import committee, spread
 from limitlab.micro.online_family import family, family_key
 from limitlab.sweep.store import Store
 
 TIMES = [0.0, 0.3, 1.0]
 FAMILIES = sys.modules["limitlab.sweep.families"]  # the verb sweep hides its package
 START = ll.InformedStart(overlap=0.3)
-
-
-def spread(count=8, **fixed):
-    """Problems that differ in rate, noise and start, and so in the number of their steps."""
-    rng = np.random.default_rng(0)
-    return [
-        committee(
-            **{
-                "learning_rate": rng.uniform(0.2, 0.8),
-                "variance": rng.uniform(0, 0.5) * (n > 0),
-                "start": ll.InformedStart(overlap=rng.uniform(0.1, 0.9)),
-                **fixed,
-            }
-        )
-        for n in range(count)
-    ]
 
 
 CASES = {

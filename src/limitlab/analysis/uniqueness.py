@@ -233,7 +233,7 @@ def _follow(instance: Instance, s: float) -> SecondSolution:
 def _fitted(instance: Instance, V: np.ndarray) -> np.ndarray:
     """The nearby V that fits the data, by Gauss-Newton steps of least norm as long as they lower the loss."""
     X, b, _ = instance
-    gram, best = X @ X.T, np.inf
+    gram, best, kept = X @ X.T, np.inf, V
     for _ in range(POLISH):
         H = X @ V
         residual = b - np.einsum("ij,ij->i", H, H)
