@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import cloudpickle
-import distributed
 import jax
 import numpy as np
 import pytest
@@ -283,6 +282,8 @@ print("good")
 
 def test_a_result_that_died_with_its_worker_is_waited_for():
     """It is computed again; only a scheduler that is gone ends a sweep."""
+    import distributed
+
     with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
         future = client.submit(int)
         distributed.wait([future])
