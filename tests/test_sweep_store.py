@@ -155,7 +155,7 @@ def test_damaged_and_foreign_files_are_quarantined_and_computed_again(tmp_path, 
     else:
         path.write_bytes(data)
     CALLS.clear()
-    with pytest.warns(UserWarning, match="was put into .*quarantine") as said:
+    with pytest.warns(ll.errors.DamagedFileWarning, match="was put into .*quarantine") as said:
         again = swept(tmp_path / "s")
     assert len(CALLS) == len(said) == 1
     np.testing.assert_array_equal(again["doubled"], expected["doubled"])

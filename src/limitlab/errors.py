@@ -1,7 +1,9 @@
 """What can go wrong, in words. Every message says what was needed, what came, and what to do."""
 
 __all__ = [
+    "AccuracyWarning",
     "ConvergenceError",
+    "DamagedFileWarning",
     "EngineError",
     "InputError",
     "LimitUndefinedError",
@@ -45,3 +47,7 @@ class EngineError(LimitlabError, RuntimeError):
 
 class AccuracyWarning(UserWarning):
     """A result whose estimated error is larger than one would expect of it."""
+
+
+class DamagedFileWarning(UserWarning):
+    """A file of a store is not what its name says; its point has to be computed again."""

@@ -21,6 +21,7 @@ __all__ = [
     "Weights",
     "error_coefficients",
     "error_sum",
+    "family_risks",
     "initial_overlaps",
     "limit_overlaps",
     "measure",
@@ -158,3 +159,9 @@ def risks(problem: Problem, sums: AbstractFieldSum, path: Overlaps) -> jax.Array
     flat = jax.tree.map(lambda x: jnp.asarray(x).reshape(-1, *x.shape[len(lead) :]), path)
     batch = max(1, BATCH // sums.size)
     return jax.lax.map(lambda o: risk(problem, o, sums), flat, batch_size=batch).reshape(lead)
+
+
+@eqx.filter_jit
+def family_risks(problems: Problem, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
+    """The same for several problems, whose numbers and paths lie along the first axes."""
+    return jax.lax.map(lambda lane: risks(lane[0], sums, lane[1]), (problems, paths))

@@ -171,7 +171,7 @@ def export(
       limitlab store export runs --out runs.nc --sweep 3fa4
     """
     from limitlab.cli.arguments import place_of
-    from limitlab.errors import InputError
+    from limitlab.errors import DamagedFileWarning, InputError
     from limitlab.sweep.export import FORMATS, choose, export
 
     store = _open(folder)
@@ -192,7 +192,10 @@ def export(
     missing = sum(not store.has(key) for key in store.keys_of(name))
     if missing:
         complain(f"note: {missing} points are not computed yet; they are in the file as failed, with that reason")
-    damaged = dict.fromkeys(str(one.message) for one in caught)
+    damaged = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, DamagedFileWarning))
+    for one in caught:
+        if not issubclass(one.category, DamagedFileWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if damaged:
         complain(f"WARNING: {len(damaged)} files are not what they should be; their points are in the file as failed:")
         for reason in list(damaged)[:SHOWN_FAULTS]:

@@ -4,14 +4,12 @@ import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError, LimitlabError
 from limitlab.macro.overlap_ode import (
-    NUMBERS,
     OverlapODE,
     Start,
     _flow,
@@ -25,12 +23,12 @@ from limitlab.numerics.checks import check_times
 from limitlab.numerics.erf_sums import erf_moments
 from limitlab.numerics.field_sums import AbstractFieldSum, ClosedSum, FieldMoments, QuadratureSum
 from limitlab.numerics.ode import Integration, integrate_many
-from limitlab.numerics.trees import as_arrays
+from limitlab.numerics.trees import NUMBERS, as_arrays
 from limitlab.problems.algorithm import OnlineSGD
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
-from limitlab.states import Overlaps, error_coefficients, error_sum, risks
+from limitlab.states import Overlaps, error_coefficients, error_sum, family_risks
 
 __all__ = ["family", "family_key"]
 
@@ -119,7 +117,7 @@ def family(limit: OverlapODE, problems: Sequence[Problem], times: Any) -> list[P
     runs = _runs(limit, members, stacked, times)
     sums = as_arrays(error_sum(problems[0], limit.method))
     paths: Overlaps = jax.tree.map(lambda *x: np.stack(x), *(run.values for run in runs))
-    values = np.asarray(_risks(stacked, sums, paths))
+    values = np.asarray(family_risks(stacked, sums, paths))
     errors = _errors(problems, sums, paths)
     warn_of_error(max(errors), sums.name)
     return _points(limit, times, runs, values, errors, sums.name)
@@ -181,11 +179,6 @@ def _light(sums: AbstractFieldSum) -> bool:
             return False  # a mixture: a sum over ten widths in every slot
         work = 20 if any(t.kind == "sign" and t.tau == 0.0 for t in terms) else 1  # nodes of the integral of four signs
     return work * p * (p + 1) * n * (n + 1) // 4 <= LIGHT
-
-
-@eqx.filter_jit
-def _risks(problems: Problem, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
-    return jax.lax.map(lambda lane: risks(lane[0], sums, lane[1]), (problems, paths))
 
 
 def _errors(problems: list[Problem], sums: AbstractFieldSum, paths: Overlaps) -> list[float]:

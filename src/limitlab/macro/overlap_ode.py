@@ -15,7 +15,7 @@ from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.field_sums import AbstractFieldSum, FieldMoments
 from limitlab.numerics.ode import integrate
-from limitlab.numerics.trees import as_arrays
+from limitlab.numerics.trees import NUMBERS, as_arrays
 from limitlab.problems.problem import Problem
 from limitlab.problems.requirements import check_one_pass_committee
 from limitlab.results.points import Point
@@ -32,7 +32,6 @@ from limitlab.states import (
 
 __all__ = ["OverlapODE", "drift"]
 
-NUMBERS = (float, int, np.ndarray, np.number)  # what a problem is made of, apart from its structure
 VISIBLE = 1e-5  # an estimated error of the moments above this is said aloud
 
 

@@ -14,13 +14,12 @@ from limitlab.micro.march import advance_many, blank, march
 from limitlab.micro.online_sgd import after_the_end, begin, bytes_needed, chain, labelled
 from limitlab.micro.steps import weights_step
 from limitlab.numerics.checks import check_times
-from limitlab.numerics.field_sums import AbstractFieldSum
-from limitlab.numerics.trees import as_arrays
+from limitlab.numerics.trees import NUMBERS, as_arrays
 from limitlab.problems.algorithm import OnlineSGD
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.requirements import check_one_pass_committee
-from limitlab.states import Overlaps, Weights, error_sum, measure, risks
+from limitlab.states import Overlaps, Weights, error_sum, family_risks, measure
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,7 +49,7 @@ def family_key(
     except InputError:  # to be said of this problem alone
         return None
     numbers, structure = jax.tree.flatten(problem)
-    if not all(isinstance(x, (float, int, np.ndarray, np.number)) for x in numbers):
+    if not all(isinstance(x, NUMBERS) for x in numbers):
         return None
     return structure, tuple(map(np.shape, numbers))
 
@@ -82,7 +81,7 @@ def family(
     seen, runs = march(onward, lambda state, _: look(state), runs, list(targets.T), None, "", now=0 * targets[:, 0])
     gone = after_the_end(runs, targets)
     paths = jax.tree.map(lambda *x: blank(np.stack(x, axis=1), gone), *seen)  # (problem, time, replica)
-    values = np.asarray(_risks(live, as_arrays(error_sum(problems[0])), paths))
+    values = np.asarray(family_risks(live, as_arrays(error_sum(problems[0])), paths))
     kept = jax.tree.map(np.asarray, (starts, runs, paths))
     about = {"representation": representation, "bytes_needed": bytes_needed(p, k, d, len(times), replicas, by_weights)}
     results = []
@@ -101,8 +100,3 @@ def _begin(problems: Problem, d: jax.Array, seeds: jax.Array, replicas: jax.Arra
 @jax.jit
 def _measure(state: Weights) -> Overlaps:
     return jax.vmap(jax.vmap(measure))(state)
-
-
-@eqx.filter_jit
-def _risks(problems: Problem, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
-    return jax.lax.map(lambda lane: risks(lane[0], sums, lane[1]), (problems, paths))

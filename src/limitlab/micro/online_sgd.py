@@ -59,8 +59,8 @@ def run_online_sgd(
     step, look = (weights_step, _look_at_weights) if by_weights else (chain(min(p + k, d)), _look_at_overlaps)
     onward = partial(_advance, step, live, dim, keys)
     seen, run = march(onward, lambda state, _: look(state), run, targets.tolist(), progress, f"SGD, d = {d}")
-    path = jax.tree.map(lambda *x: np.stack(x), *seen)
-    path = jax.tree.map(lambda x: jnp.asarray(blank(x, after_the_end(run, targets))), path)
+    gone = after_the_end(run, targets)
+    path = jax.tree.map(lambda *x: jnp.asarray(blank(np.stack(x), gone)), *seen)
     values = risks(live, as_arrays(error_sum(problem)), path)
     about = {"d": int(d), "seed": int(seed), "representation": representation, "bytes_needed": int(needed)}
     return labelled(problem, times, targets, clock, start, run, path, values, about)

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_arrays", "changed_fields", "traced"]
+__all__ = ["NUMBERS", "as_arrays", "changed_fields", "traced"]
+
+NUMBERS = (float, int, np.ndarray, np.number)  # what a problem is made of, apart from its structure
 
 T = TypeVar("T")
 

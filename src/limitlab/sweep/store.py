@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limitlab.errors import InputError, ResultFileError
+from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
 from limitlab.results.netcdf import decode, encode
 from limitlab.results.points import Point
 
@@ -129,9 +129,8 @@ class Store:
         """The point, or None if it is not there. A file that is not what its name says is moved away, and warned of."""
         found = self._settle(key)
         if isinstance(found, Fault):
-            warnings.warn(
-                f"{found.reason} The file was put into {self.path / 'quarantine'}.", UserWarning, stacklevel=2
-            )
+            words = f"{found.reason} The file was put into {self.path / 'quarantine'}."
+            warnings.warn(words, DamagedFileWarning, stacklevel=2)
         return found if isinstance(found, Point) else None
 
     def _settle(self, key: str) -> Point | Fault | None:

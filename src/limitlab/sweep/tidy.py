@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from limitlab.errors import InputError, ResultFileError
+from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
 from limitlab.numerics.progress import Progress
 from limitlab.results.points import Point, Table
 from limitlab.sweep.store import Store
@@ -34,7 +34,7 @@ def read_points(store: Store, name: str, progress: Progress | None = None) -> It
     for number, key in enumerate(keys):
         found = store.peek(key)
         if isinstance(found, str):
-            warnings.warn(found, UserWarning, stacklevel=2)
+            warnings.warn(found, DamagedFileWarning, stacklevel=2)
         yield MISSING if found is None else DAMAGED if isinstance(found, str) else found
         if progress is not None:
             progress(number + 1, len(keys), "reading points")
