@@ -8,7 +8,7 @@ from scipy.special import log_ndtr
 from timing import Table, best
 
 import limitlab as ll
-from limitlab.macro.fixed_points import curve
+from limitlab.macro.bayes.fixed_points import curve
 
 ALPHAS = np.geomspace(0.05, 50, 50)
 

@@ -7,10 +7,10 @@ import numpy as np
 from timing import Table, best
 
 import limitlab as ll
-from limitlab.macro.sparse_solve import solve_path
-from limitlab.macro.start_nodes import Nodes, start_nodes
+from limitlab.library import merged_staircase
+from limitlab.macro.sparse.nodes import Nodes, start_nodes
+from limitlab.macro.sparse.solve import solve_path
 from limitlab.numerics.cube import walsh
-from limitlab.problems.library import merged_staircase
 
 TIMES = np.array([2.0, 5.0])
 PARTICLES = 10_000

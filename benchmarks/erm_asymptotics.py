@@ -14,7 +14,7 @@ from scipy.stats import norm
 from timing import Table, best
 
 import limitlab as ll
-from limitlab.macro.erm_asymptotics import ERMAsymptotics
+from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
 
 PENALTY = 0.1
 

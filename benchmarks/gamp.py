@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from timing import Table, together
 
 import limitlab as ll
+from limitlab.algorithms.gamp.iteration import Model, begin, gather, march
 from limitlab.micro.glm_data import draw_glm
-from limitlab.micro.message_passing import Model, begin, gather, march
 from limitlab.numerics.trees import traced
 
 D, ALPHA, ITERATIONS = 4000, 2, 5

@@ -15,7 +15,7 @@ from limitlab.micro.hypercube_sgd import _keys, _plan, _starts
 from limitlab.micro.hypercube_steps import hypercube_step, signs
 from limitlab.micro.march import advance
 from limitlab.micro.steps import Run
-from limitlab.states import start_key
+from limitlab.states.overlaps import start_key
 
 TANH = "shifted(tanh, 0.5)"
 

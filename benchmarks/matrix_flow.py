@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 from timing import Table, together
 
 import limitlab as ll
-from limitlab.macro.matrix_flow import flow
+from limitlab.macro.wide.matrix_flow import flow
 from limitlab.micro.wide_data import Instance, draw_instance
 
 D, ALPHA, END = 30, 3.0, 1e5  # dimension, samples per dimension, time s to which the flow goes

@@ -9,8 +9,8 @@ import numpy as np
 from timing import Table, best, together
 
 import limitlab as ll
-from limitlab.macro.mixture_samples import SampleField, sample_field, sample_pull
-from limitlab.macro.mixture_start import Cloud
+from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull
+from limitlab.macro.mixtures.start import Cloud
 
 D, PARTICLES, SAMPLES = 40, 1000, 16384
 

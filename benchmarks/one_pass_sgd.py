@@ -12,12 +12,12 @@ import numpy as np
 from timing import Table, best, together
 
 import limitlab as ll
-from limitlab.macro.overlap_ode import _flow, drift
+from limitlab.macro.overlaps.overlap_ode import _flow, drift
 from limitlab.micro.online_sgd import _advance
 from limitlab.micro.steps import Run, overlaps_step, weights_step
-from limitlab.numerics.ode import _solve
+from limitlab.numerics.ode.integrate import _solve
 from limitlab.numerics.trees import as_arrays
-from limitlab.states import Overlaps, error_sum, initial_overlaps, limit_overlaps, realise
+from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, limit_overlaps, realise
 
 
 def committee(activation: str, p: int, k: int, rate: float = 0.5) -> ll.Problem:

@@ -14,11 +14,11 @@ import numpy as np
 from timing import Table
 
 import limitlab as ll
-from limitlab.sweep.chunks import widths_of
-from limitlab.sweep.compute import Engine, compute
-from limitlab.sweep.points import Job
-from limitlab.sweep.store import Store
-from limitlab.sweep.tally import Tally
+from limitlab.sweep.engine.chunks import widths_of
+from limitlab.sweep.engine.compute import Engine, compute
+from limitlab.sweep.engine.tally import Tally
+from limitlab.sweep.job import Job
+from limitlab.sweep.storage.store import Store
 
 RATE = "algorithm.learning_rate"
 

@@ -123,3 +123,25 @@ def solve(moments, Q, M, P, a, a_star, rate, times, *, noise=0.0, spherical=Fals
         np.array([x[2] for x in parts]),
         np.array([0.5 * (x[3] @ x[4][0] + noise) for x in parts]),
     )
+
+
+def edges(alpha):
+    return (1 - np.sqrt(alpha)) ** 2, (1 + np.sqrt(alpha)) ** 2
+
+
+def spectrum_mean(f, alpha):
+    """The mean of f over the law of the eigenvalues of X^T X (Marchenko and Pastur)."""
+    low, high = edges(alpha)
+    angle = (np.arange(4000) + 0.5) * np.pi / 4000
+    x = (low + high) / 2 - (high - low) / 2 * np.cos(angle)
+    density = ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * x)  # with dx = half the width * sin
+    return float(np.sum(density * f(x)) * np.pi / 4000 + max(0.0, 1 - alpha) * f(0.0))
+
+
+def linear_regression(steps, alpha, eta, m0, variance):
+    """m and the training loss of gradient descent on the square loss, from an informed start, free norm."""
+    m = [1 - (1 - m0) * spectrum_mean(lambda x, t=t: (1 - eta * x) ** t, alpha) for t in steps]
+    signal = [spectrum_mean(lambda x, t=t: x * (1 - eta * x) ** (2 * t), alpha) for t in steps]
+    noise = [spectrum_mean(lambda x, t=t: (1 - eta * x) ** (2 * t), alpha) + alpha - 1 for t in steps]
+    loss = [((1 - m0) * s + variance / 2 * v) / alpha for s, v in zip(signal, noise, strict=True)]
+    return np.array(m), np.array(loss)

@@ -1,3 +1,4 @@
+# ruff: noqa: E402
 """limitlab: a laboratory for learning in high dimension.
 
 Describe a learning problem once; ``simulate`` it at finite size, ``predict`` it in every limit whose theory is known,
@@ -8,8 +9,20 @@ from limitlab._setup import configure_jax
 
 configure_jax()
 
-from limitlab import errors  # noqa: E402
-from limitlab.analysis.escape import (  # noqa: E402
+from limitlab import (
+    errors,
+    library,
+)
+from limitlab.algorithms.descent.gradient_descent import GradientDescent
+from limitlab.algorithms.descent.langevin import Langevin
+from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
+from limitlab.algorithms.descent.stochastic_gd import StochasticGD
+from limitlab.algorithms.erm import ERM
+from limitlab.algorithms.gamp.gamp import GAMP
+from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
+from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.algorithms.one_pass.schedules import CustomSchedule, PowerSchedule
+from limitlab.analysis.exits.exit_time import (
     ExitTime,
     asymptotic_risk,
     critical_learning_rate,
@@ -18,20 +31,22 @@ from limitlab.analysis.escape import (  # noqa: E402
     optimal_learning_rate,
     overparametrisation_gain,
 )
-from limitlab.analysis.global_minimum import (  # noqa: E402
+from limitlab.analysis.hermite import (
+    hermite_coefficients,
+    information_exponent,
+    sample_complexity_class,
+)
+from limitlab.analysis.linear.landscape import free_entropy
+from limitlab.analysis.linear.penalty import OptimalPenalty, optimal_penalty, separability_threshold
+from limitlab.analysis.linear.phases import phase_diagram
+from limitlab.analysis.linear.thresholds import Thresholds, thresholds
+from limitlab.analysis.mixtures.global_minimum import (
     CriticalDelta,
     GlobalMinimum,
     critical_delta,
     global_minimum,
 )
-from limitlab.analysis.hermite import (  # noqa: E402
-    hermite_coefficients,
-    information_exponent,
-    sample_complexity_class,
-)
-from limitlab.analysis.hermite_leap import HermiteLeap, hermite_leap  # noqa: E402
-from limitlab.analysis.landscape import free_entropy  # noqa: E402
-from limitlab.analysis.measures import (  # noqa: E402
+from limitlab.analysis.mixtures.measures import (
     Measure,
     OptimalityGap,
     Potentials,
@@ -39,17 +54,15 @@ from limitlab.analysis.measures import (  # noqa: E402
     optimality_gap,
     potentials,
 )
-from limitlab.analysis.penalty import OptimalPenalty, optimal_penalty, separability_threshold  # noqa: E402
-from limitlab.analysis.phases import phase_diagram  # noqa: E402
-from limitlab.analysis.regime import regime, regime_diagram, regime_of  # noqa: E402
-from limitlab.analysis.staircase import Staircase, staircase  # noqa: E402
-from limitlab.analysis.stationary import radial_density, stationary_law  # noqa: E402
-from limitlab.analysis.success import success_rate  # noqa: E402
-from limitlab.analysis.thresholds import Thresholds, thresholds  # noqa: E402
-from limitlab.analysis.uniqueness import Uniqueness, uniqueness  # noqa: E402
-from limitlab.analysis.wasserstein import wasserstein  # noqa: E402
-from limitlab.cite import cite  # noqa: E402
-from limitlab.errors import (  # noqa: E402
+from limitlab.analysis.mixtures.stationary import radial_density, stationary_law
+from limitlab.analysis.mixtures.wasserstein import wasserstein
+from limitlab.analysis.regime import regime, regime_diagram, regime_of
+from limitlab.analysis.sparse.hermite_leap import HermiteLeap, hermite_leap
+from limitlab.analysis.sparse.staircase import Staircase, staircase
+from limitlab.analysis.success import success_rate
+from limitlab.analysis.uniqueness import Uniqueness, uniqueness
+from limitlab.cite import cite
+from limitlab.errors import (
     AccuracyWarning,
     ConvergenceError,
     EngineError,
@@ -59,33 +72,26 @@ from limitlab.errors import (  # noqa: E402
     ResultFileError,
     SpecError,
 )
-from limitlab.macro.bayes_optimal import BayesOptimal  # noqa: E402
-from limitlab.macro.dimension_free import DimensionFree  # noqa: E402
-from limitlab.macro.dmft import DMFT  # noqa: E402
-from limitlab.macro.dmft_state import DMFTState  # noqa: E402
-from limitlab.macro.erm_asymptotics import ERMAsymptotics  # noqa: E402
-from limitlab.macro.high_dim_mean_field import HighDimMeanField  # noqa: E402
-from limitlab.macro.limit import AbstractLimit  # noqa: E402
-from limitlab.macro.linear_noise import linear_noise  # noqa: E402
-from limitlab.macro.matrix_flow import MatrixFlow  # noqa: E402
-from limitlab.macro.mean_field import MeanField  # noqa: E402
-from limitlab.macro.overlap_ode import OverlapODE  # noqa: E402
-from limitlab.macro.overlap_sde import OverlapSDE  # noqa: E402
-from limitlab.macro.predict import limits, predict  # noqa: E402
-from limitlab.macro.radial_flow import RadialFlow  # noqa: E402
-from limitlab.macro.state_evolution import StateEvolution  # noqa: E402
-from limitlab.micro.kernel_ridge import kernel_ridge  # noqa: E402
-from limitlab.micro.simulate import simulate  # noqa: E402
-from limitlab.plot import plot  # noqa: E402
-from limitlab.problems import library  # noqa: E402
-from limitlab.problems.activations import Activation, activation, hermite, piecewise, shifted  # noqa: E402
-from limitlab.problems.algorithm import (  # noqa: E402
-    ERM,
-    GAMP,
-    LayerwiseSGD,
-    OnlineSGD,
-)
-from limitlab.problems.channels import (  # noqa: E402
+from limitlab.macro.bayes.bayes_optimal import BayesOptimal
+from limitlab.macro.bayes.state_evolution import StateEvolution
+from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
+from limitlab.macro.dmft.dmft import DMFT
+from limitlab.macro.dmft.state import DMFTState
+from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
+from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.mean_field import MeanField
+from limitlab.macro.mixtures.radial_flow import RadialFlow
+from limitlab.macro.overlaps.linear_noise import linear_noise
+from limitlab.macro.overlaps.overlap_ode import OverlapODE
+from limitlab.macro.overlaps.overlap_sde import OverlapSDE
+from limitlab.macro.predict import limits, predict
+from limitlab.macro.sparse.dimension_free import DimensionFree
+from limitlab.macro.wide.matrix_flow import MatrixFlow
+from limitlab.micro.kernel_ridge import kernel_ridge
+from limitlab.micro.simulate import simulate
+from limitlab.plot import plot
+from limitlab.problems.activations.base import Activation, activation, hermite, piecewise, shifted
+from limitlab.problems.channels import (
     CustomBinary,
     CustomChannel,
     Door,
@@ -96,20 +102,14 @@ from limitlab.problems.channels import (  # noqa: E402
     Sign,
     SquaredModulus,
 )
-from limitlab.problems.descent import (  # noqa: E402
-    GradientDescent,
-    Langevin,
-    PersistentSGD,
-    StochasticGD,
-)
-from limitlab.problems.inputs import (  # noqa: E402
+from limitlab.problems.inputs import (
     AnisotropicMixture,
     CustomInputs,
     Gaussian,
     Hypercube,
     IsotropicMixture,
 )
-from limitlab.problems.losses import (  # noqa: E402
+from limitlab.problems.losses import (
     AmplitudeLoss,
     CustomLoss,
     HingeLoss,
@@ -121,23 +121,22 @@ from limitlab.problems.losses import (  # noqa: E402
     SquaredHingeLoss,
     SquareLoss,
 )
-from limitlab.problems.networks import Committee, SingleIndex  # noqa: E402
-from limitlab.problems.priors import (  # noqa: E402
+from limitlab.problems.networks import Committee, SingleIndex
+from limitlab.problems.priors import (
     GaussBernoulliPrior,
     GaussianPrior,
     LaplacePrior,
     RademacherPrior,
 )
-from limitlab.problems.problem import Problem  # noqa: E402
-from limitlab.problems.representable import RepresentationWarning  # noqa: E402
-from limitlab.problems.schedules import CustomSchedule, PowerSchedule  # noqa: E402
-from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart, SpectralStart  # noqa: E402
-from limitlab.problems.targets import SparseTarget  # noqa: E402
-from limitlab.results.compare import Comparison, compare  # noqa: E402
-from limitlab.results.store import load, save  # noqa: E402
-from limitlab.spec import load_spec, save_spec, spec_hash  # noqa: E402
-from limitlab.states import Overlaps, Weights, measure, risk  # noqa: E402
-from limitlab.sweep import Refinement, Store, refine, sweep  # noqa: E402
+from limitlab.problems.problem import Problem
+from limitlab.problems.sparse.representable import RepresentationWarning
+from limitlab.problems.sparse.target import SparseTarget
+from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart, SpectralStart
+from limitlab.results.compare import Comparison, compare
+from limitlab.results.files import load, save
+from limitlab.spec import load_spec, save_spec, spec_hash
+from limitlab.states.overlaps import Overlaps, Weights, measure, risk
+from limitlab.sweep import Refinement, Store, refine, sweep
 
 __version__ = "0.1.0"
 
@@ -145,7 +144,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str):
     """scikit-learn is slow to import: only when its estimator is asked for."""
     if name == "GAMPEstimator":
-        from limitlab.micro.estimator import GAMPEstimator
+        from limitlab.algorithms.gamp.estimator import GAMPEstimator
 
         return GAMPEstimator
     raise AttributeError(f"module 'limitlab' has no attribute {name!r}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limitlab._files import write_whole
 from limitlab.errors import InputError
+from limitlab.files import write_whole
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -232,7 +232,7 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
 
 def _target_terms(ds: "xr.Dataset") -> list[str]:
     """The monomials of a result's sparse target."""
-    from limitlab.problems.targets import SparseTarget, term_name
+    from limitlab.problems.sparse.target import SparseTarget, term_name
 
     text = json.loads(ds.attrs.get("problem", "{}")).get("teacher", {}).get("text")
     target = None if text is None else SparseTarget(text)

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import numpy as np
 
+from limitlab.algorithms.requirements import check_one_pass_committee
 from limitlab.numerics.checks import check_number
 from limitlab.problems.problem import Problem
-from limitlab.problems.requirements import check_one_pass_committee
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from limitlab.algorithms.wide_requirements import check_phase_data
 from limitlab.errors import ConvergenceError, InputError
-from limitlab.macro.matrix_flow import flow
+from limitlab.macro.wide.matrix_flow import flow
 from limitlab.micro.wide_data import Instance, draw_instance, look
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.threads import one_thread
 from limitlab.problems.problem import Problem
-from limitlab.problems.wide_requirements import check_phase_data
 
 __all__ = ["Certificate", "SecondSolution", "Uniqueness", "uniqueness"]
 

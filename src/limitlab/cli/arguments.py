@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.library import LIBRARY
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.predict import LIMITS
-from limitlab.problems.library import LIBRARY
 from limitlab.problems.problem import Problem
 from limitlab.spec import load_spec
 

@@ -24,9 +24,9 @@ def register(app: typer.Typer) -> None:
 def list_() -> None:
     """What there is: gallery entries, library problems, limits, activations."""
     from limitlab.gallery import ENTRIES
+    from limitlab.library import LIBRARY
     from limitlab.macro.predict import LIMITS
-    from limitlab.problems.activations import ACTIVATIONS
-    from limitlab.problems.library import LIBRARY
+    from limitlab.problems.activations.base import ACTIVATIONS
 
     entries = [[name, entry.title, f"{entry.seconds:.0f} s"] for name, entry in ENTRIES.items()]
     show_table("gallery entries: limitlab run NAME", ["name", "what it shows", "takes about"], entries)
@@ -146,7 +146,7 @@ def compare(
       limitlab compare sim.nc ode.nc --plot both.png
     """
     from limitlab.results.compare import compare
-    from limitlab.results.store import load
+    from limitlab.results.files import load
 
     first, second = load(a), load(b)
     comparison = compare(first, second, threshold=threshold, paired=paired)
@@ -169,7 +169,7 @@ def plot(
       limitlab plot sim.nc ode.nc --out both.png
       limitlab plot sim.nc ode.nc --variable risk --out risk.pdf
     """
-    from limitlab.results.store import load
+    from limitlab.results.files import load
 
     _draw([load(path) for path in results], out, force, variable)
 
@@ -200,7 +200,7 @@ def staircase(
       limitlab staircase "z1 + z1*z2 + z3*z4"
       limitlab staircase "z1 + 0.5*z1*z2*z3" --out staircase.nc
     """
-    from limitlab.analysis.staircase import staircase
+    from limitlab.analysis.sparse.staircase import staircase
     from limitlab.cli.arguments import place_of
 
     path = None if out is None else place_of(out, "staircase.nc", force)
@@ -215,7 +215,7 @@ def staircase(
     if rows:
         show_table("\nterms in the order that proves the leap", ["term", "coefficient", "new variables"], rows)
     if path is not None:
-        from limitlab.results.store import save
+        from limitlab.results.files import save
 
         say(f"saved to {save(answer.dataset(), path)}")
 
@@ -259,9 +259,13 @@ COMMANDS = {
 
 def _usual_limit(problem: Any) -> str:
     """The limit that describes what the problem's own rule does."""
-    from limitlab.problems.algorithm import ERM, GAMP
-    from limitlab.problems.descent import GradientDescent, Langevin, PersistentSGD, StochasticGD
-    from limitlab.problems.targets import SparseTarget
+    from limitlab.algorithms.descent.gradient_descent import GradientDescent
+    from limitlab.algorithms.descent.langevin import Langevin
+    from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
+    from limitlab.algorithms.descent.stochastic_gd import StochasticGD
+    from limitlab.algorithms.erm import ERM
+    from limitlab.algorithms.gamp.gamp import GAMP
+    from limitlab.problems.sparse.target import SparseTarget
 
     if isinstance(problem.algorithm, GAMP):
         return "StateEvolution"
@@ -276,7 +280,7 @@ def _usual_limit(problem: Any) -> str:
 
 
 def _keep(result: Any, path: Path) -> None:
-    from limitlab.results.store import save
+    from limitlab.results.files import save
 
     save(result, path)
     summary(result)

@@ -15,7 +15,7 @@ from limitlab.cli.options import Force, Wanted
 from limitlab.cli.screen import Bar, complain, duration, memory, say, show, show_table, table
 
 if TYPE_CHECKING:
-    from limitlab.sweep.store import Store
+    from limitlab.sweep.storage.store import Store
 
 __all__ = ["register"]
 
@@ -78,7 +78,7 @@ def ls(
       limitlab store ls runs --points | sort -k 3
     """
     from limitlab.errors import LimitlabError
-    from limitlab.sweep.care import standing
+    from limitlab.sweep.storage.care import standing
 
     store = _open(folder)
     if points:
@@ -138,7 +138,7 @@ def gc(
       limitlab store gc runs --dry-run
       limitlab store gc runs --quarantine
     """
-    from limitlab.sweep.care import gc
+    from limitlab.sweep.storage.care import gc
 
     litter, note = gc(_open(folder), dry_run, quarantine)
     if litter:
@@ -172,7 +172,7 @@ def export(
     """
     from limitlab.cli.arguments import place_of
     from limitlab.errors import DamagedFileWarning, InputError
-    from limitlab.sweep.export import FORMATS, choose, export
+    from limitlab.sweep.storage.export import FORMATS, choose, export
 
     store = _open(folder)
     if out.suffix not in FORMATS:
@@ -204,7 +204,7 @@ def export(
 
 
 def _open(folder: Path) -> "Store":
-    from limitlab.sweep.store import Store
+    from limitlab.sweep.storage.store import Store
 
     return Store(folder, create=False)
 
@@ -220,7 +220,7 @@ def _overview(store: "Store") -> tuple[Any, bool]:
     from rich.console import Group
     from rich.text import Text
 
-    from limitlab.sweep.care import look
+    from limitlab.sweep.storage.care import look
 
     runs = list(look(store).items())
     rows = [_row(state, record) for _, (state, record) in runs]

@@ -121,7 +121,7 @@ def sweep(
 
 def _request(problem: "Problem", spec: str, verb: str | None, grid: dict, given: dict) -> tuple[Any, dict[str, Any]]:
     """The verb, and its arguments that are the same at all points."""
-    from limitlab.analysis.thresholds import thresholds
+    from limitlab.analysis.linear.thresholds import thresholds
     from limitlab.cli.arguments import limit_of
     from limitlab.cli.commands import _usual_limit
     from limitlab.errors import InputError
@@ -226,7 +226,7 @@ def _interrupted(out: Path) -> str:
 
 def _keep(result: "xr.Dataset", out: Path) -> bool:
     """Write the result beside its points and say what became of them; False if any did not end well."""
-    from limitlab.results.store import save
+    from limitlab.results.files import save
     from limitlab.sweep.table import BROKEN
 
     store, name = _own_sweep(out)

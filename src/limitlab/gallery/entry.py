@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from limitlab._files import write_whole
 from limitlab.errors import InputError, ResultFileError
 from limitlab.figures import save_figure
+from limitlab.files import write_whole
 from limitlab.numerics.progress import Progress
-from limitlab.results.store import save
+from limitlab.results.files import save
 
 if TYPE_CHECKING:
     import xarray as xr

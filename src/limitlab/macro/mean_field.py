@@ -5,20 +5,20 @@ from typing import ClassVar
 import equinox as eqx
 import numpy as np
 
+from limitlab.algorithms.one_pass.schedules import off_the_clock, on_the_clock
+from limitlab.algorithms.requirements import check_labelled, check_sparse_target
 from limitlab.errors import LimitUndefinedError
-from limitlab.macro.dimension_free import refined, warn_nodes
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.mixture_closed import has_closed_form
-from limitlab.macro.mixture_particles import Plan, mixture_variables, solve_mixture
-from limitlab.macro.sparse_solve import Path, solve_path, sparse_dataset
-from limitlab.macro.start_nodes import latent_nodes, second_layer_nodes
+from limitlab.macro.mixtures.closed import has_closed_form
+from limitlab.macro.mixtures.clouds import Plan, mixture_variables, solve_mixture
+from limitlab.macro.sparse.dimension_free import refined, warn_nodes
+from limitlab.macro.sparse.nodes import latent_nodes, second_layer_nodes
+from limitlab.macro.sparse.solve import Path, solve_path, sparse_dataset
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.problems.inputs import CustomInputs
 from limitlab.problems.problem import Problem
-from limitlab.problems.representable import warn_unreachable
-from limitlab.problems.requirements import check_labelled, check_sparse_target
-from limitlab.problems.schedules import off_the_clock, on_the_clock
-from limitlab.problems.targets import SparseTarget
+from limitlab.problems.sparse.representable import warn_unreachable
+from limitlab.problems.sparse.target import SparseTarget
 from limitlab.results.schema import dataset
 
 __all__ = ["MeanField"]

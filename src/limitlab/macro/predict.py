@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING
 
 from limitlab.errors import InputError, LimitUndefinedError
-from limitlab.macro.bayes_optimal import BayesOptimal
-from limitlab.macro.dimension_free import DimensionFree
-from limitlab.macro.dmft import DMFT
-from limitlab.macro.erm_asymptotics import ERMAsymptotics
-from limitlab.macro.high_dim_mean_field import HighDimMeanField
+from limitlab.macro.bayes.bayes_optimal import BayesOptimal
+from limitlab.macro.bayes.state_evolution import StateEvolution
+from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
+from limitlab.macro.dmft.dmft import DMFT
+from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.matrix_flow import MatrixFlow
 from limitlab.macro.mean_field import MeanField
-from limitlab.macro.overlap_ode import OverlapODE
-from limitlab.macro.overlap_sde import OverlapSDE
-from limitlab.macro.radial_flow import RadialFlow
-from limitlab.macro.state_evolution import StateEvolution
+from limitlab.macro.mixtures.radial_flow import RadialFlow
+from limitlab.macro.overlaps.overlap_ode import OverlapODE
+from limitlab.macro.overlaps.overlap_sde import OverlapSDE
+from limitlab.macro.sparse.dimension_free import DimensionFree
+from limitlab.macro.wide.matrix_flow import MatrixFlow
 from limitlab.numerics.checks import check_times
 from limitlab.problems.problem import Problem
 

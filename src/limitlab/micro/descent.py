@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.descent.base import AbstractDescent
+from limitlab.algorithms.descent_requirements import check_descent
 from limitlab.errors import InputError
 from limitlab.micro.descent_steps import SUCCESS, Descent, begin, descent_step, warn_if_unstable
 from limitlab.micro.glm_data import DRAW_KEY, GLMData, check_glm, draw_glm, replica_key
@@ -16,8 +18,6 @@ from limitlab.micro.steps import Run
 from limitlab.numerics.checks import check_choice, whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
-from limitlab.problems.descent import AbstractDescent
-from limitlab.problems.descent_requirements import check_descent
 from limitlab.problems.population import population_risk
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -41,7 +41,7 @@ def run_descent(
     representation: str,
     progress: Progress | None,
 ) -> "xr.Dataset":
-    r"""Run a rule of `limitlab.problems.descent` on ``replicas`` data sets, each with its own teacher and start.
+    r"""Run a rule of descent on ``replicas`` data sets, each with its own teacher and start.
 
     - ``m`` = w.w*/d, ``q`` = \|w\|^2/d and ``C`` = w(t).w(t')/d, t' on at most 51 of the asked times;
     - ``train_loss``: the mean loss over all n samples, in the batch or not; ``risk``: the loss on a new sample,

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.errors import AccuracyWarning
 from limitlab.micro.glm_data import GLMData
 from limitlab.micro.steps import FIELD_BOUND, Run, whole
-from limitlab.problems.descent import AbstractDescent
 from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart, InformedStart, RandomStart

@@ -7,19 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.erm_requirements import check_erm
 from limitlab.errors import InputError
 from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
 from limitlab.micro.march import check_memory
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
-from limitlab.problems.erm_requirements import check_erm
 from limitlab.problems.fields import Predictor, errors
 from limitlab.problems.losses import MaxMargin
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
-    from limitlab.micro.convex_fit import Fit
+    from limitlab.algorithms.convex_fit import Fit
 
 __all__ = ["draw_data", "run_erm"]
 
@@ -36,7 +36,7 @@ def run_erm(problem: Problem, d: int, replicas: int = 1, seed: int = 0, progress
     not exist (separable labels without penalty, max margin on labels that are not separable) has NaN and the status
     "undefined"; the reason is in the attribute ``notes``.
     """
-    from limitlab.micro.convex_fit import fit  # scipy.optimize is slow to import
+    from limitlab.algorithms.convex_fit import fit  # scipy.optimize is slow to import
 
     check_erm("simulate with ERM", problem, InputError)
     n = check_glm("simulate with ERM", problem, d)

@@ -18,8 +18,8 @@ import numpy as np
 
 from limitlab.micro.hypercube_steps import Network
 from limitlab.numerics.cube import cube_points, walsh
-from limitlab.problems.activations import Activation
-from limitlab.problems.smoothers import linear_pieces
+from limitlab.problems.activations.base import Activation
+from limitlab.problems.activations.smoothers import linear_pieces
 
 __all__ = ["Seen", "enumerated", "how", "observe", "smoothed_values", "workspace"]
 

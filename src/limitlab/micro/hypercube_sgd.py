@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
+from limitlab.algorithms.requirements import check_sparse_target
 from limitlab.errors import InputError
 from limitlab.micro.hypercube_measure import Seen, how, observe, workspace
 from limitlab.micro.hypercube_steps import CHUNK, Network, Rule, hypercube_step, ridge_second_layer
@@ -16,13 +18,11 @@ from limitlab.micro.steps import Run
 from limitlab.numerics.checks import whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
-from limitlab.problems.algorithm import LayerwiseSGD
 from limitlab.problems.problem import Problem
-from limitlab.problems.representable import warn_unreachable
-from limitlab.problems.requirements import check_sparse_target
-from limitlab.problems.targets import SparseTarget
+from limitlab.problems.sparse.representable import warn_unreachable
+from limitlab.problems.sparse.target import SparseTarget
 from limitlab.results.schema import dataset
-from limitlab.states import start_key
+from limitlab.states.overlaps import start_key
 
 __all__ = ["run_hypercube_sgd"]
 

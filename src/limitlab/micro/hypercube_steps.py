@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.micro.steps import FIELD_BOUND, Run
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations.base import Activation
 
 __all__ = ["Network", "Rule", "hypercube_step", "ridge_second_layer", "signs"]
 

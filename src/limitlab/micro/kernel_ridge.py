@@ -22,13 +22,13 @@ from limitlab.micro.march import check_memory
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.cube import members
 from limitlab.numerics.progress import Progress
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations.base import Activation
+from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.inputs import Hypercube
 from limitlab.problems.problem import Problem
-from limitlab.problems.smoothers import linear_pieces
+from limitlab.problems.sparse.target import SparseTarget
 from limitlab.problems.starts import RandomStart
-from limitlab.problems.targets import SparseTarget
 from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:

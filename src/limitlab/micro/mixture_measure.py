@@ -17,9 +17,9 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from limitlab.micro.mixture_steps import Network
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations.base import Activation
+from limitlab.problems.activations.kinks import unit_functions
 from limitlab.problems.inputs import AbstractLabelledInputs, AnisotropicMixture, IsotropicMixture
-from limitlab.problems.kinks import unit_functions
 
 __all__ = ["CHUNK", "Points", "Seen", "how", "observe", "points"]
 

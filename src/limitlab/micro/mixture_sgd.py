@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.algorithms.requirements import check_labelled
 from limitlab.errors import InputError
 from limitlab.micro.march import advance, blank, check_memory, march
 from limitlab.micro.mixture_measure import CHUNK, Points, Seen, how, observe, points
@@ -16,12 +18,10 @@ from limitlab.micro.steps import Run
 from limitlab.numerics.checks import whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import as_arrays, traced
-from limitlab.problems.algorithm import OnlineSGD
 from limitlab.problems.inputs import AbstractLabelledInputs, AnisotropicMixture, CustomInputs
 from limitlab.problems.problem import Problem
-from limitlab.problems.requirements import check_labelled
 from limitlab.results.schema import dataset
-from limitlab.states import start_key
+from limitlab.states.overlaps import start_key
 
 __all__ = ["check_sampler", "make_rule", "run_mixture_sgd"]
 

@@ -14,11 +14,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.algorithms.one_pass.schedules import AbstractSchedule
 from limitlab.micro.steps import FIELD_BOUND, Run
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations.base import Activation
+from limitlab.problems.activations.kinks import unit_functions
 from limitlab.problems.inputs import AbstractLabelledInputs
-from limitlab.problems.kinks import unit_functions
-from limitlab.problems.schedules import AbstractSchedule
 
 __all__ = ["MixtureRule", "Network", "mixture_step", "move"]
 

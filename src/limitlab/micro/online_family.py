@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.algorithms.requirements import check_one_pass_committee
 from limitlab.errors import InputError
 from limitlab.micro.march import advance_many, blank, march
 from limitlab.micro.online_sgd import after_the_end, begin, bytes_needed, chain, labelled
 from limitlab.micro.steps import weights_step
 from limitlab.numerics.checks import check_times
 from limitlab.numerics.trees import NUMBERS, as_arrays
-from limitlab.problems.algorithm import OnlineSGD
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
-from limitlab.problems.requirements import check_one_pass_committee
-from limitlab.states import Overlaps, Weights, error_sum, family_risks, measure
+from limitlab.states.overlaps import Overlaps, Weights, error_sum, family_risks, measure
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.requirements import check_one_pass_committee
 from limitlab.errors import InputError
 from limitlab.micro.march import advance as _advance
 from limitlab.micro.march import blank, check_memory, march
@@ -17,9 +18,8 @@ from limitlab.numerics.checks import check_choice, whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.problem import Problem
-from limitlab.problems.requirements import check_one_pass_committee
 from limitlab.results.schema import overlap_dataset
-from limitlab.states import (
+from limitlab.states.overlaps import (
     Overlaps,
     Weights,
     error_sum,

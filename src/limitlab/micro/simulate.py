@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from limitlab.algorithms.descent.gradient_descent import GradientDescent
+from limitlab.algorithms.descent.langevin import Langevin
+from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
+from limitlab.algorithms.descent.stochastic_gd import StochasticGD
+from limitlab.algorithms.erm import ERM
+from limitlab.algorithms.gamp.gamp import GAMP
+from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
+from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.algorithms.wide_requirements import is_wide
 from limitlab.errors import InputError
 from limitlab.micro.descent import run_descent
 from limitlab.micro.erm import run_erm
@@ -15,12 +24,10 @@ from limitlab.micro.online_sgd import run_online_sgd
 from limitlab.micro.wide_descent import run_wide_descent
 from limitlab.numerics.checks import check_integer, check_times
 from limitlab.numerics.progress import Progress
-from limitlab.problems.algorithm import ERM, GAMP, AbstractAlgorithm, LayerwiseSGD, OnlineSGD
-from limitlab.problems.descent import GradientDescent, Langevin, PersistentSGD, StochasticGD
+from limitlab.problems.base import AbstractAlgorithm
 from limitlab.problems.inputs import AbstractLabelledInputs
 from limitlab.problems.problem import Problem
-from limitlab.problems.targets import SparseTarget
-from limitlab.problems.wide_requirements import is_wide
+from limitlab.problems.sparse.target import SparseTarget
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.random import chi_square, wishart
 from limitlab.problems.problem import Problem
-from limitlab.states import Overlaps, Weights, error_coefficients
+from limitlab.states.overlaps import Overlaps, Weights, error_coefficients
 
 __all__ = ["Run", "overlaps_step", "weights_step", "whole"]
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.wide_requirements import loss_prefactor
 from limitlab.micro.descent import RUN_KEY
 from limitlab.micro.descent_steps import START
 from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
@@ -22,7 +23,6 @@ from limitlab.numerics.threads import one_thread
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import Modulus
 from limitlab.problems.problem import Problem
-from limitlab.problems.wide_requirements import loss_prefactor
 from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:

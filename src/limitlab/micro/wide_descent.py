@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.wide_requirements import check_wide, loss_prefactor, wide_clock
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.micro.glm_data import check_glm
 from limitlab.micro.march import check_memory, march
@@ -16,7 +17,6 @@ from limitlab.micro.wide_data import Instance, draw_instance, draw_weights, look
 from limitlab.numerics.checks import check_choice, whole_steps
 from limitlab.numerics.progress import Progress
 from limitlab.problems.problem import Problem
-from limitlab.problems.wide_requirements import check_wide, loss_prefactor, wide_clock
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
 from limitlab.problems.channels.gaussian_noise import GaussianNoise
 from limitlab.problems.channels.modulus import Modulus

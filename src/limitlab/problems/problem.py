@@ -10,7 +10,7 @@ import equinox as eqx
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.trees import changed_fields
-from limitlab.problems.algorithm import AbstractAlgorithm
+from limitlab.problems.base import AbstractAlgorithm
 from limitlab.problems.channels import AbstractChannel, GaussianNoise
 from limitlab.problems.inputs import AbstractInputs, Gaussian
 from limitlab.problems.losses import AbstractLoss

@@ -15,7 +15,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
 from limitlab.spec import table_hash, to_dict
-from limitlab.states import Overlaps
+from limitlab.states.overlaps import Overlaps
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,8 +11,9 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
+import limitlab.algorithms
 import limitlab.problems
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations.base import Activation
 from limitlab.problems.problem import Problem
 
 __all__ = ["example", "fields_of", "known_kinds"]
@@ -22,10 +23,12 @@ __all__ = ["example", "fields_of", "known_kinds"]
 def known_kinds() -> dict[type, dict[str, type]]:
     """For every abstract part, its concrete classes in `limitlab.problems` by name."""
     classes = set()
-    for info in pkgutil.iter_modules(limitlab.problems.__path__):
-        module = importlib.import_module(f"limitlab.problems.{info.name}")
-        classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
-    parts = {c for c in classes if c.__module__.startswith("limitlab.problems.") and c not in (Problem, Activation)}
+    for home in (limitlab.problems, limitlab.algorithms):
+        for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
+            module = importlib.import_module(info.name)
+            classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
+    rooms = ("limitlab.problems.", "limitlab.algorithms.")
+    parts = {c for c in classes if c.__module__.startswith(rooms) and c not in (Problem, Activation)}
     parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
     concrete = sorted((c for c in parts if not _abstract(c)), key=lambda c: c.__name__)
     return {base: {c.__name__: c for c in concrete if issubclass(c, base)} for base in parts}

@@ -16,15 +16,15 @@ from limitlab.macro.predict import predict
 from limitlab.numerics.checks import check_integer
 from limitlab.numerics.progress import Progress
 from limitlab.problems.problem import Problem
-from limitlab.sweep.chunks import widths_of
-from limitlab.sweep.compute import Engine, compute, record
+from limitlab.sweep.engine.chunks import widths_of
+from limitlab.sweep.engine.compute import Engine, compute, record
+from limitlab.sweep.engine.tally import Tally
+from limitlab.sweep.engine.work import Budget
 from limitlab.sweep.grid import axes_of, check_arguments, check_name, fields_of, keywords_of, labels_of
 from limitlab.sweep.identity import describe, hash_of, verb_name
-from limitlab.sweep.points import Job, Task
-from limitlab.sweep.store import Store, opened
+from limitlab.sweep.job import Job, Task
+from limitlab.sweep.storage.store import Store, opened
 from limitlab.sweep.table import combine
-from limitlab.sweep.tally import Tally
-from limitlab.sweep.work import Budget
 
 if TYPE_CHECKING:
     import xarray as xr

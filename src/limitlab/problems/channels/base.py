@@ -17,7 +17,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
 
 __all__ = [
     "AbstractChannel",

@@ -11,8 +11,8 @@ import numpy as np
 
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.normal import HALF_LOG_2PI
-from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI
+from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
     BinaryChannel,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
 from limitlab.problems.channels.base import BinaryChannel, Output
 from limitlab.problems.channels.modulus import output_of_halves
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.normal import log_normal
-from limitlab.numerics.panels import normal_nodes
+from limitlab.numerics.gauss.normal import log_normal
+from limitlab.numerics.gauss.panels import normal_nodes
 from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
 
 __all__ = ["GaussianNoise"]

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.errors import InputError
-from limitlab.numerics.normal import log_ndtr, log_normal, mills, pair_shares, sech_squared, truncated_variance
-from limitlab.numerics.panels import REACH, graded_edges, half_line, normal_nodes, panel_nodes
+from limitlab.numerics.gauss.normal import log_ndtr, log_normal, mills, pair_shares, sech_squared, truncated_variance
+from limitlab.numerics.gauss.panels import REACH, graded_edges, half_line, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
     Information,

@@ -5,8 +5,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
-from limitlab.numerics.panels import REACH, graded_edges, normal_nodes, panel_nodes
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
+from limitlab.numerics.gauss.panels import REACH, graded_edges, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
     Information,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
 from limitlab.problems.channels.base import BinaryChannel, Information, Output, check_variance, is_zero
 
 __all__ = ["Sign"]

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.normal import HALF_LOG_2PI
-from limitlab.numerics.panels import graded_edges, panel_nodes
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI
+from limitlab.numerics.gauss.panels import graded_edges, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
     Information,

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.normal import log_ndtr, mills, pair_shares, truncated_variance
+from limitlab.numerics.gauss.normal import log_ndtr, mills, pair_shares, truncated_variance
 from limitlab.problems.priors.base import AbstractPrior, Posterior
 
 __all__ = ["LaplacePrior"]

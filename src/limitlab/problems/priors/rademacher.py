@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.normal import sech_squared
-from limitlab.numerics.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.normal import sech_squared
+from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
 from limitlab.problems.priors.base import AbstractPrior, BayesWeights, Posterior
 
 __all__ = ["RademacherPrior"]

@@ -1,0 +1,1 @@
+"""Descent on a fixed data set."""

@@ -1,0 +1,25 @@
+"""Descent with thermal noise."""
+
+import equinox as eqx
+
+from limitlab.algorithms.descent.base import AbstractDescent, check_descent_rule
+from limitlab.numerics.checks import check_number
+
+__all__ = ["Langevin"]
+
+
+class Langevin(AbstractDescent):
+    r"""Full-batch descent with thermal noise, T = ``temperature``. Clock: t = learning_rate * step."""
+
+    learning_rate: float
+    temperature: float
+    spherical: bool = eqx.field(static=True, default=True)
+    penalty: float = 0.0
+
+    def __check_init__(self):
+        check_descent_rule(self)
+        check_number("Langevin", "temperature", self.temperature, low=0, remedy="Use 0 for plain descent.")
+
+    @property
+    def heat(self):
+        return self.temperature

@@ -1,0 +1,58 @@
+"""Descent on a share of the samples that changes slowly."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from limitlab.algorithms.descent.base import AbstractMaskedDescent, check_descent_rule, check_mask, mask_scale, uniform
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_number
+
+__all__ = ["PersistentSGD"]
+
+
+class PersistentSGD(AbstractMaskedDescent):
+    r"""Samples enter and leave the batch at random, and stay out for tau = ``persistence_time`` on average.
+
+    .. math:: P(0 \to 1) = \frac{\eta}{\tau}, \quad P(1 \to 0) = \frac{(1-b)\,\eta}{b\tau}, \quad
+              E[s_k s_l] = b^2 + b(1-b)\left(1 - \frac{\eta}{b\tau}\right)^{|k-l|}
+
+    from the stationary law P(s = 1) = b = ``batch_fraction``: a sample stays in for b tau/(1-b), and masks are
+    correlated over a time b tau. tau = learning_rate/b is `StochasticGD`, b = 1 is `GradientDescent`. Clock:
+    t = learning_rate * step.
+
+    Parameters
+    ----------
+    scale
+        "1/b" or "1", as for `StochasticGD`. With "1", rate, persistence time and clock are those of "1/b" with b times
+        the learning rate and the persistence time.
+    """
+
+    learning_rate: float
+    batch_fraction: float
+    persistence_time: float
+    spherical: bool = eqx.field(static=True, default=True)
+    penalty: float = 0.0
+    scale: str = eqx.field(static=True, converter=mask_scale, default="1/b")
+
+    def __check_init__(self):
+        check_descent_rule(self)
+        check_mask(self)
+        eta, b, tau = (float(x) for x in (self.learning_rate, self.batch_fraction, self.persistence_time))
+        check_number(
+            "PersistentSGD",
+            "persistence_time",
+            self.persistence_time,
+            low=eta,
+            remedy="A sample cannot stay out for less than one step (learning_rate).",
+        )
+        if (1 - b) * eta > b * tau * (1 + 1e-12):
+            raise InputError(
+                f"PersistentSGD.persistence_time must be at least (1 - b) learning_rate/b = {(1 - b) * eta / b:g} for "
+                f"b = batch_fraction = {b:g}: below, a sample would have to leave the batch within one step; got "
+                f"{tau:g}. Use a longer persistence time or a smaller learning rate."
+            )
+
+    def next_mask(self, key, mask):
+        enter = self.learning_rate / self.persistence_time
+        stay = 1 - (1 - self.batch_fraction) * enter / self.batch_fraction
+        return uniform(key, mask.shape) < jnp.where(mask, stay, enter)

@@ -1,0 +1,31 @@
+"""Descent on a fresh share of the samples at every step."""
+
+import equinox as eqx
+
+from limitlab.algorithms.descent.base import AbstractMaskedDescent, check_descent_rule, check_mask, mask_scale, uniform
+
+__all__ = ["StochasticGD"]
+
+
+class StochasticGD(AbstractMaskedDescent):
+    r"""Each step uses every sample with probability b = ``batch_fraction``. Clock: t = learning_rate * step.
+
+    Parameters
+    ----------
+    scale
+        The force of a sample in the batch is multiplied by "1/b", so that its mean is that of full-batch descent, or
+        by "1": then rate and clock are those of "1/b" with b times the learning rate.
+    """
+
+    learning_rate: float
+    batch_fraction: float
+    spherical: bool = eqx.field(static=True, default=True)
+    penalty: float = 0.0
+    scale: str = eqx.field(static=True, converter=mask_scale, default="1/b")
+
+    def __check_init__(self):
+        check_descent_rule(self)
+        check_mask(self)
+
+    def next_mask(self, key, mask):
+        return uniform(key, mask.shape) < self.batch_fraction

@@ -1,0 +1,71 @@
+"""Generalised approximate message passing."""
+
+import equinox as eqx
+
+from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.problems.base import AbstractAlgorithm
+
+__all__ = ["GAMP"]
+
+
+class GAMP(AbstractAlgorithm):
+    r"""Generalised approximate message passing on a fixed data set. Clock: one iteration.
+
+    .. math::
+        \omega = X a - V g_{\rm old}, \quad g = g_{\rm out}(y, \omega, V), \quad
+        A = -\alpha \langle \partial_\omega g \rangle, \quad B = A a + X^T g, \quad
+        (a, v) \leftarrow (f_a, f_v)(A, B), \quad V = \langle v \rangle
+
+    with the posterior mean and variance f_a, f_v of the prior and the output function g_out of the channel.
+
+    Parameters
+    ----------
+    damping
+        Share of the old (a, v) kept at each iteration. With damping the fixed points stay the same, but single
+        iterations no longer follow state evolution.
+    iterations
+        How many iterations are made at most.
+    tolerance
+        Converged when :math:`|f_a - a| \le` tolerance :math:`|f_a|`.
+    variances
+        "scalar": one V and one A, as above; what state evolution describes. "vector": one for each sample and weight,
+        :math:`V_\mu = \sum_i X_{\mu i}^2 v_i` and :math:`A_i = -\sum_\mu X_{\mu i}^2 \partial_\omega g_\mu`, for
+        columns of unequal size; twice the work and memory.
+    precision
+        "float64" or "float32": the type of X and of the products with it in `simulate`; all else is float64.
+    """
+
+    damping: float = 0.0
+    iterations: int = eqx.field(static=True, default=50)
+    tolerance: float = 1e-6
+    variances: str = eqx.field(static=True, default="scalar")
+    precision: str = eqx.field(static=True, default="float64")
+
+    def __check_init__(self):
+        check_number("GAMP", "damping", self.damping, low=0, high=1, open_high=True, remedy="Use 0 <= damping < 1.")
+        check_integer("GAMP", "iterations", self.iterations, low=1, remedy="Ask for at least one iteration.")
+        check_number("GAMP", "tolerance", self.tolerance, low=0, remedy="It is a relative change, such as 1e-6.")
+        check_choice("GAMP", "variances", self.variances, ("scalar", "vector"))
+        check_choice("GAMP", "precision", self.precision, ("float64", "float32"))
+
+    def fit(self, X, y, *, prior, channel, start=None, seed: int = 0):
+        """Run on arrays that you bring: X (samples, features) and labels y; returns a fitted `GAMPEstimator`.
+
+        X is used as given, z = X w, and keeps its type (float32 stays float32). ``start`` is None (the prior mean),
+        ``SpectralStart()`` or ``RandomStart(scale)``; ``seed`` is for the latter two.
+        """
+        from limitlab.algorithms.gamp.estimator import (
+            GAMPEstimator,  # problems know nothing of micro until they are run
+        )
+
+        estimator = GAMPEstimator(
+            prior=prior,
+            channel=channel,
+            damping=self.damping,
+            iterations=self.iterations,
+            tolerance=self.tolerance,
+            variances=self.variances,
+            start=start,
+            seed=seed,
+        )
+        return estimator.fit(X, y)

@@ -1,0 +1,1 @@
+"""A fresh sample at every step."""

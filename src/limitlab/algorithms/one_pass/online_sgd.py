@@ -1,0 +1,53 @@
+"""One-pass stochastic gradient descent."""
+
+import equinox as eqx
+
+from limitlab.algorithms.checks import check_rate
+from limitlab.algorithms.one_pass.schedules import AbstractSchedule
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_integer, check_number
+from limitlab.problems.base import AbstractAlgorithm
+
+__all__ = ["OnlineSGD"]
+
+
+class OnlineSGD(AbstractAlgorithm):
+    r"""One-pass stochastic gradient descent: fresh samples at every step.
+
+    .. math::
+        w_i \leftarrow w_i + \frac{\gamma}{p}\, \langle a_i \sigma'(\lambda_i)\, \mathcal E\, x \rangle, \qquad
+        a_i \leftarrow a_i + \kappa \frac{\gamma}{p d}\, \langle \sigma(\lambda_i)\, \mathcal E \rangle,
+        \qquad \mathcal E = y - f(x)
+
+    with the mean over ``batch_size`` samples, gamma = ``learning_rate``, kappa = ``second_layer_rate``. With
+    ``spherical=True`` every w_i is put on the sphere of radius sqrt(d) at the start and after each step. Weight decay
+    lambda multiplies all that is trained by 1 - lambda gamma/(p d) at each step (-lambda theta on the clock); a
+    ``temperature`` T adds Gaussian noise of variance 2 T gamma/(p d) to all of theta = (a_i, b_i, w_i/sqrt(d)), whose
+    law then tends to exp(-Psi/T). A ``schedule`` multiplies gamma at each step, in all these places, and leaves the
+    clock as it is. Clock: t = gamma * step / (p d).
+    """
+
+    learning_rate: float
+    spherical: bool = eqx.field(static=True, default=False)
+    batch_size: int = eqx.field(static=True, default=1)
+    second_layer_rate: float = 1.0
+    weight_decay: float = 0.0
+    temperature: float = 0.0
+    schedule: AbstractSchedule | None = None
+
+    def __check_init__(self):
+        check_rate(self)
+        check_integer("OnlineSGD", "batch_size", self.batch_size, low=1, remedy="Each step needs a sample.")
+        check_number(
+            "OnlineSGD", "second_layer_rate", self.second_layer_rate, low=0, remedy="Use 0 to freeze the second layer."
+        )
+        check_number("OnlineSGD", "weight_decay", self.weight_decay, low=0, remedy="Use 0 for none.")
+        check_number("OnlineSGD", "temperature", self.temperature, low=0, remedy="Use 0 for SGD without added noise.")
+        if self.schedule is not None and not isinstance(self.schedule, AbstractSchedule):
+            raise InputError(
+                f"OnlineSGD.schedule must be a schedule such as PowerSchedule(0.25), or None; got {self.schedule!r}."
+            )
+
+    def clock(self, width: int, d: float):
+        """Macroscopic time per step, gamma/(p d)."""
+        return self.learning_rate / (width * d)

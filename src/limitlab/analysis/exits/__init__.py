@@ -1,0 +1,1 @@
+"""How long until a saddle is left?"""

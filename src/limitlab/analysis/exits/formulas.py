@@ -1,0 +1,94 @@
+r"""Leaving the plateau of phase retrieval: rates near the random start.
+
+A student of p squares learns one square by projected one-pass SGD (a = 1). With Gamma = gamma/p (over the
+batch size),
+
+.. math::
+    \frac{d}{dt} \log m_j^2 = 8 (1 - \Gamma c_p), \qquad c_p = 1 + \frac1p + \frac4{p^2} + \frac\Delta2
+
+near m = 0, Q = I (Arnaboldi et al. 2023, arXiv 2305.18502).
+"""
+
+import equinox as eqx
+import numpy as np
+
+from limitlab.algorithms.requirements import check_one_pass_committee
+from limitlab.errors import LimitUndefinedError
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import RandomStart
+
+__all__ = ["Plateau", "plateau_of"]
+
+
+class Plateau(eqx.Module):
+    """The numbers that rule the escape: width p, Gamma = gamma/(p B), label noise Delta."""
+
+    width: int = eqx.field(static=True)
+    Gamma: float
+    variance: float
+
+    @property
+    def c(self) -> float:
+        """c_p: the plateau is unstable if Gamma c_p < 1."""
+        p = self.width
+        return 1 + 1 / p + 4 / p**2 + self.variance / 2
+
+    @property
+    def growth(self) -> float:
+        """Rate of growth of the squared overlaps, 8 (1 - Gamma c_p)."""
+        return 8 * (1 - self.Gamma * self.c)
+
+    @property
+    def noise_factor(self) -> float:
+        r"""F by which the noise of SGD enlarges the squared overlaps of the start.
+
+        Early on m_j is an unstable Ornstein-Uhlenbeck process, dm = (growth/2) m dt + sqrt(Gamma s/d) dB with
+        s = 4(10 - 6/p + 8/p^2 + Delta): noise adds Gamma s/(growth d) to m_j^2, whose mean at the start is
+        1/d.
+        """
+        p = self.width
+        return 1 + self.Gamma * 4 * (10 - 6 / p + 8 / p**2 + self.variance) / self.growth
+
+    @property
+    def pull(self) -> tuple[float, float]:
+        """(alpha, beta) of the one-unit equation d(m^2)/dt = 2 m^2 (alpha - beta m^2)."""
+        beta = 4 * (1 - 6 * self.Gamma)
+        return beta - 2 * self.Gamma * self.variance, beta
+
+
+def plateau_of(by: str, problem: Problem, *, random_start: bool = False) -> Plateau:
+    """Reduce a problem to its `Plateau`, or raise `LimitUndefinedError` saying what ``by`` needs."""
+    check_one_pass_committee(by, problem)
+    student, teacher, algorithm, start = problem.student, problem.teacher, problem.algorithm, problem.start
+
+    def fail(needed: str, came: object) -> None:
+        raise LimitUndefinedError(
+            f"{by} needs {needed}; got {came}. It is known for library.escaping_mediocrity(...); for other "
+            "problems use measured_exit_time on a simulation or a prediction."
+        )
+
+    for name, network in (("student", student), ("teacher", teacher)):
+        if network.activation.name != "square":  # type: ignore[union-attr]
+            fail(f'a {name} with activation "square"', network.activation)  # type: ignore[union-attr]
+        weights = network.output_weights  # type: ignore[union-attr]
+        if weights is not None and not np.all(weights == 1):
+            fail(f"a {name} with output weights one", weights.tolist())
+    if teacher.width != 1:  # type: ignore[union-attr]
+        fail("a teacher of width 1", f"width {teacher.width}")  # type: ignore[union-attr]
+    if student.second_layer != "fixed":  # type: ignore[union-attr]
+        fail('a student with second_layer="fixed"', student.second_layer)  # type: ignore[union-attr]
+    if not algorithm.spherical:  # type: ignore[union-attr]
+        fail("OnlineSGD(spherical=True)", "spherical=False")
+    if isinstance(start, RandomStart):
+        weights_given = student.output_weights is not None  # type: ignore[union-attr]
+        if start.second_layer != "ones" and not weights_given:
+            fail('a start with second_layer="ones"', repr(start.second_layer))
+    Q, _, P = (np.asarray(x) for x in start.limit(student.width, 1))  # type: ignore[union-attr]
+    if not (np.allclose(np.diag(Q), 1) and np.allclose(P, 1)):
+        came = f"Q_ii = {np.diag(Q).tolist()}, P = {P.tolist()}"
+        fail("student and teacher weights of squared norm d", came)
+    if random_start and not (isinstance(start, RandomStart) and start.sphere):
+        fail("RandomStart(sphere=True)", str(start).replace("\n", ""))
+    p, batch = student.width, algorithm.batch_size  # type: ignore[union-attr]
+    Gamma = float(algorithm.learning_rate) / (p * batch)  # type: ignore[union-attr]
+    return Plateau(p, Gamma, float(problem.channel.variance))  # type: ignore[attr-defined]

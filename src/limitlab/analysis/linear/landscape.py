@@ -1,0 +1,109 @@
+r"""The free-entropy landscape of a generalised linear model."""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.requirements import check_single_index
+from limitlab.errors import InputError
+from limitlab.macro.bayes.fixed_points import curve, stable_states
+from limitlab.numerics.trees import traced
+from limitlab.problems.problem import Problem
+from limitlab.results.schema import dataset
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["free_entropy"]
+
+
+@eqx.filter_jit
+def _landscape(prior, channel, alpha, m):
+    """f_RS(m) = inf_A f_RS(m, A): A solves m_w(A) = m, by bisection in log A."""
+    rho = jnp.asarray(prior.second_moment, float)
+
+    def one(m):
+        def halve(_, bracket):
+            low, high = bracket
+            middle = (low + high) / 2
+            small = prior.bayes(jnp.exp(middle) / rho).m < m
+            return jnp.where(small, middle, low), jnp.where(small, high, middle)
+
+        ends = jnp.asarray(-60.0), jnp.asarray(36.0)
+        low, high = jax.lax.fori_loop(0, 60, halve, ends)
+        A = jnp.exp((low + high) / 2) / rho
+        phi_w = prior.bayes(A).phi
+        return phi_w - m * A / 2 + alpha * channel.bayes(m, jnp.maximum(rho - m, 1e-26)).phi, A
+
+    return jax.lax.map(one, m)
+
+
+def free_entropy(problem: Problem, m) -> "xr.Dataset":
+    r"""The free entropy of the problem at every overlap m, :math:`f(m) = \inf_A f_{RS}(m, A)`, with its maxima.
+
+    .. math:: f_{RS}(m, A) = \Phi_w(A) + \alpha\,\Phi_{out}(m) - \tfrac12 m A
+
+    Message passing climbs this landscape from m = 0 and stops at the first maximum; the best estimator sits at the
+    highest.
+
+    Parameters
+    ----------
+    problem
+        A generalised linear model: `SingleIndex` teacher, channel, sample ratio.
+    m
+        Overlaps between 0 and rho = E w^2. At m = rho noiseless continuous labels give plus or minus infinity.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``free_entropy`` and ``m_hat`` (the minimising A) over ``overlap``. Attributes: ``maxima`` (overlaps of all
+        local maxima), ``maxima_free_entropy``, ``message_passing`` and ``bayes_optimal`` (overlaps of the first and of
+        the highest).
+    """
+    if not isinstance(problem, Problem):
+        raise InputError(f"free_entropy needs a Problem; got {problem!r}.")
+    check_single_index("free_entropy", problem, InputError)
+    prior, channel, alpha = problem.teacher.prior, problem.channel, float(problem.sample_ratio)  # type: ignore
+    rho = float(prior.second_moment)
+    try:
+        m = np.atleast_1d(np.asarray(m, float))
+    except (TypeError, ValueError):
+        raise InputError(f"free_entropy needs a list of overlaps m; got {m!r}.") from None
+    if m.ndim != 1 or m.size == 0 or not np.all((m >= 0) & (m <= rho * (1 + 1e-12))) or np.any(np.diff(m) <= 0):
+        raise InputError(
+            f"free_entropy needs increasing overlaps m in [0, rho] with rho = {rho:g}; got "
+            f"{np.array2string(m, threshold=6)}. Use numpy.linspace(0, {rho:g}, 201)."
+        )
+    line = curve(prior, channel)
+    inner = (m > 0) & (m < rho)
+    values, signals = np.full(m.shape, alpha * line.zero_phi), np.zeros(m.shape)
+    if np.any(inner):
+        f, A = _landscape(traced(prior), traced(channel), jnp.asarray(alpha), jnp.asarray(m[inner]))
+        values[inner], signals[inner] = np.asarray(f), np.asarray(A)
+    values[m >= rho], signals[m >= rho] = _at_the_truth(line, alpha), np.inf
+    states = stable_states(line, np.array([alpha]))[0]
+    best = max(states, key=lambda s: s.free_entropy)
+    return dataset(
+        problem,
+        {"free_entropy": (("overlap",), values), "m_hat": (("overlap",), signals)},
+        {"overlap": m},
+        method="free_entropy",
+        reference="barbier2019optimal",
+        attrs={
+            "maxima": [float(s.m) for s in states],
+            "maxima_free_entropy": [float(s.free_entropy) for s in states],
+            "message_passing": float(states[0].m),
+            "bayes_optimal": float(best.m),
+        },
+    )
+
+
+def _at_the_truth(line, alpha: float) -> float:
+    """f at m = rho: finite only for a discrete prior with discrete labels or noise."""
+    if line.prior.dimension == 0 and line.channel.noiseless_rate == 0:
+        return alpha * line.perfect_phi - line.prior.entropy
+    excess = alpha * line.channel.noiseless_rate - float(line.prior.dimension)
+    return np.inf if excess > 0 else -np.inf

@@ -1,0 +1,168 @@
+r"""Sample ratios at which learning a single-index teacher becomes possible, and at which it becomes easy.
+
+Everything is read off the curve alpha(A) of all fixed points (`macro.bayes.fixed_points`): its local maxima are the
+spinodals where message passing jumps, and the information-theoretic threshold is where two branches have the same free
+entropy. Nothing is iterated, so there is no slowing down at a threshold.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.macro.bayes.fixed_points import Curve, curve, stable_states
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.inputs import Gaussian
+from limitlab.problems.networks import SingleIndex
+from limitlab.problems.priors import AbstractPrior
+from limitlab.problems.problem import Problem
+
+__all__ = ["Thresholds", "thresholds"]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Sample ratios n/d of the transitions; None where there is no such transition.
+
+    Attributes
+    ----------
+    weak_recovery
+        Above it message passing leaves m = 0; 0 for channels that see the sign of z.
+    information
+        Above it the best estimator is on the well-informed branch (perfect recovery for noiseless labels).
+    algorithmic
+        Above it message passing gets there from an uninformed start.
+    hard_phase
+        True if information < algorithmic: possible, but not by message passing.
+    perfect
+        True if the well-informed branch is perfect recovery.
+    overlap_at_spinodal
+        m at the point where message passing jumps.
+    accuracy
+        Estimated absolute error of each threshold.
+    """
+
+    weak_recovery: float
+    information: float | None
+    algorithmic: float | None
+    hard_phase: bool
+    perfect: bool
+    overlap_at_spinodal: float | None
+    accuracy: dict[str, float]
+
+    def __str__(self) -> str:
+        if self.algorithmic is None:
+            return f"No first-order transition and no perfect recovery; weak recovery at {self.weak_recovery:.6g}."
+        what = "perfect recovery" if self.perfect else "the well-informed branch"
+        text = f"Weak recovery at {self.weak_recovery:.6g}; {what} is possible above {self.information:.6g}"
+        if self.hard_phase:
+            return f"{text} and easy above {self.algorithmic:.6g}: hard in between."
+        return f"{text}, and easy from there on."
+
+
+def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None = None) -> Thresholds:
+    """Weak-recovery, information-theoretic and algorithmic thresholds of a prior and a channel, or of a problem.
+
+    Parameters
+    ----------
+    prior, channel
+        For instance ``GaussianPrior()`` and ``Modulus()``; or one Problem, whose teacher's prior and channel are taken
+        (its sample ratio and its learner play no part).
+
+    Examples
+    --------
+    >>> thresholds(GaussianPrior(), Modulus()).algorithmic
+    1.1284714...
+    >>> sweep(thresholds, problem, {"channel.variance": [0.0, 0.1, 0.2]})
+    """
+    if isinstance(prior, Problem):
+        prior, channel = _parts(prior, channel)
+    _check(prior, AbstractPrior, "a prior such as GaussianPrior()")
+    _check(channel, AbstractChannel, "a channel such as Sign()")
+    line = curve(prior, channel)  # type: ignore[arg-type]
+    weak = line.weak_recovery
+    jump = _highest_jump(line)
+    accuracy = {"weak_recovery": 1e-10 * weak}
+    if jump is None:
+        if np.isfinite(line.perfect_from):
+            limit = max(line.perfect_from, 0.0)
+            return Thresholds(
+                weak, limit, limit, False, True, None, {**accuracy, "information": 0.0, "algorithmic": 0.0}
+            )
+        return Thresholds(weak, None, None, False, False, None, accuracy)
+    algorithmic, m = jump
+    accuracy["algorithmic"] = 1e-8 * algorithmic
+    information, error = _information(line, algorithmic)
+    accuracy["information"] = error
+    top = stable_states(line, np.array([algorithmic * (1 + 1e-9)]))[0][-1]
+    hard = information < algorithmic - accuracy["algorithmic"] - error
+    return Thresholds(weak, information, algorithmic, hard, top.kind == "perfect", m, accuracy)
+
+
+def _parts(problem: Problem, channel: Any) -> tuple[AbstractPrior, AbstractChannel]:
+    """The prior and the channel of a problem that is a single direction seen through Gaussian inputs."""
+    if channel is not None:
+        raise InputError(
+            f"thresholds takes a Problem alone, or a prior and a channel; got a Problem and {channel!r}. Leave the "
+            "channel out: the problem has one."
+        )
+    if not isinstance(problem.teacher, SingleIndex):
+        came = "none" if problem.teacher is None else f"a {type(problem.teacher).__name__}"
+        raise InputError(
+            f"thresholds needs a problem whose teacher is a single direction with a prior; got {came}. Use "
+            "teacher=SingleIndex(prior=GaussianPrior()) and a channel such as Sign()."
+        )
+    if not isinstance(problem.inputs, Gaussian):
+        raise InputError(
+            f"thresholds needs a problem with Gaussian inputs; got {type(problem.inputs).__name__}. Use "
+            "inputs=Gaussian(), or call thresholds(prior, channel)."
+        )
+    return problem.teacher.prior, problem.channel
+
+
+def _check(part: Any, kind: type, example: str) -> None:
+    if not isinstance(part, kind):
+        raise InputError(
+            f"thresholds needs {example}; got {part!r}. Call thresholds(prior, channel), or thresholds(problem)."
+        )
+
+
+def _highest_jump(line: Curve) -> tuple[float, float] | None:
+    """The highest local maximum of alpha(A), also at its left end, beyond which the curve falls."""
+    at = line.at
+    tops = [(float(at.alpha[i]), float(at.m[i])) for i in line.maxima]
+    if line.channel.even and at.alpha[np.argmax(at.A > 1e-6 * at.A[-1])] < line.weak_recovery:
+        first = line.minima[0] if len(line.minima) else len(at.A) - 1
+        if len(line.maxima) == 0 or first < line.maxima[0]:
+            tops.append((line.weak_recovery, 0.0))
+    return max(tops) if tops else None
+
+
+def _information(line: Curve, algorithmic: float) -> tuple[float, float]:
+    """Where the best of the higher branches overtakes the one that message passing finds; its error."""
+    if line.channel.noiseless_rate > 0 and line.perfect_from < algorithmic:
+        return line.perfect_from, 0.0  # above it the free entropy of perfect recovery is infinite
+
+    def lead(alpha: float) -> float:
+        states = stable_states(line, np.array([alpha]))[0]
+        higher = [s for s in states[1:] if s.free_entropy > -np.inf]
+        return max((s.free_entropy for s in higher), default=-np.inf) - states[0].free_entropy
+
+    low, high = 0.0, algorithmic * (1 - 1e-9)
+    if lead(high) <= 0:
+        return algorithmic, 0.0
+    x0, x1, f0, f1 = low, high, -np.inf, lead(high)
+    for _ in range(80):
+        secant = x1 - f1 * (x1 - x0) / (f1 - f0) if np.isfinite(f0) and np.isfinite(f1) else np.nan
+        x = secant if x0 < secant < x1 else (x0 + x1) / 2
+        if np.isfinite(f0) and min(x - x0, x1 - x) < 1e-3 * (x1 - x0):
+            x = (x0 + x1) / 2 if x1 - x0 > 1e-6 * x1 else x
+        f = lead(x)
+        if f > 0:
+            x1, f1 = x, f
+        else:
+            x0, f0 = x, f
+        if x1 - x0 < 1e-11 * x1 or abs(f) < 1e-13:
+            break
+    return float(x), max(1e-9, x1 - x0 if abs(f) >= 1e-13 else 0.0)

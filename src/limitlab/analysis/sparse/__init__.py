@@ -1,0 +1,1 @@
+"""What is easy to learn about a sparse target?"""

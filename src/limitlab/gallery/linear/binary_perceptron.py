@@ -1,0 +1,161 @@
+r"""The perceptron with binary weights: a first-order transition to perfect learning.
+
+The labels are signs, the weights +-1. Perfect recovery has the free entropy -log 2 at every sample ratio (all other
+sign patterns are ruled out, the right one had probability 2^-d), and it wins where the other branch falls below,
+
+.. math:: f_{low}(\alpha_{IT}) = -\log 2, \qquad \alpha_{IT} = 1.2447
+
+A value of 1.249 is often quoted for it; the condition above gives 1.2447, as Gyorgyi's first computation (1.245) did.
+Message passing finds the truth only above the spinodal, 1.4926.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from limitlab.algorithms.gamp.gamp import GAMP
+from limitlab.analysis.linear.thresholds import thresholds
+from limitlab.figures import new_figure, palette, style_axes
+from limitlab.gallery.entry import Check, Entry
+from limitlab.macro.bayes.bayes_optimal import BayesOptimal
+from limitlab.macro.bayes.fixed_points import curve
+from limitlab.macro.bayes.state_evolution import StateEvolution
+from limitlab.macro.predict import predict
+from limitlab.micro.simulate import simulate
+from limitlab.numerics.progress import Progress
+from limitlab.problems.channels import Sign
+from limitlab.problems.networks import SingleIndex
+from limitlab.problems.priors import RademacherPrior
+from limitlab.problems.problem import Problem
+from limitlab.results.compare import compare
+from limitlab.results.schema import dataset
+from limitlab.sweep import sweep
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+__all__ = ["ENTRY", "problems"]
+
+RATIOS = np.linspace(0.2, 2.0, 73)
+RUNS = (0.5, 1.0, 1.3, 1.8)
+D, REPLICAS, ITERATIONS = 2000, 16, 40
+
+
+def problem(alpha: float) -> Problem:
+    return Problem(
+        teacher=SingleIndex(RademacherPrior()),
+        channel=Sign(),
+        sample_ratio=alpha,
+        algorithm=GAMP(iterations=ITERATIONS),
+    )
+
+
+def problems() -> dict[str, Problem]:
+    return {f"binary perceptron, alpha = {alpha:g}": problem(alpha) for alpha in RUNS}
+
+
+def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
+    line = curve(RademacherPrior(), Sign())
+    keep = (line.at.A > 1e-3) & (line.at.A < 60)
+    data = {
+        "bayes": sweep(predict, problem(1.0), {"sample_ratio": RATIOS}, limit=BayesOptimal()),
+        "amp": sweep(predict, problem(1.0), {"sample_ratio": RATIOS}, limit=StateEvolution(iterations=1)),
+        "fixed_points": dataset(
+            problem(1.0),
+            {
+                "m": (("signal",), line.at.m[keep]),
+                "free_entropy": (("signal",), line.at.free_entropy[keep]),
+                "ratio": (("signal",), line.at.alpha[keep]),
+            },
+            {"signal": line.at.A[keep]},
+            method="fixed points",
+            reference="gyorgyi1990first",
+        ),
+    }
+    for i, alpha in enumerate(RUNS):
+        data[f"gamp_{i}"] = simulate(problem(alpha), D, replicas=REPLICAS, seed=i, progress=progress)
+        data[f"evolution_{i}"] = predict(problem(alpha), StateEvolution())
+    return data
+
+
+def check(data: "dict[str, xr.Dataset]") -> list[Check]:
+    t = thresholds(RademacherPrior(), Sign())
+    assert t.information is not None and t.algorithmic is not None
+    bayes, amp = data["bayes"], data["amp"]
+    jump = float(bayes.sample_ratio[int(np.argmax(bayes.m.values > 0.999))])
+    step = float(np.diff(RATIOS)[0])
+    checks = [
+        Check(
+            "the information threshold is 1.2447, not 1.249",
+            abs(t.information - 1.2447) < 1e-4,
+            f"alpha_IT = {t.information:.6f} +- {t.accuracy['information']:.0e}",
+        ),
+        Check("message passing needs 1.4926", abs(t.algorithmic - 1.4926) < 1e-4, f"alpha_AMP = {t.algorithmic:.6f}"),
+        Check(
+            "the optimal overlap jumps to 1 at the information threshold",
+            0 <= jump - t.information <= step,
+            f"first perfect point of the curve at alpha = {jump:.3f}",
+        ),
+        Check(
+            "in between, message passing is far from optimal",
+            bool(np.all(amp.m_fixed.values[(RATIOS > t.information) & (RATIOS < t.algorithmic)] < 0.9)),
+            f"largest overlap of message passing there {_largest(amp, t):.4f}",
+        ),
+    ]
+    for i, alpha in enumerate(RUNS):
+        gap = compare(data[f"gamp_{i}"], data[f"evolution_{i}"])
+        checks.append(
+            Check(
+                f"GAMP at d = {D}, alpha = {alpha:g} follows state evolution at every iteration",
+                gap.agrees,
+                f"largest |z| {gap.max_z:.2f}",
+            )
+        )
+    return checks
+
+
+def _largest(amp: "xr.Dataset", t) -> float:
+    return float(np.max(amp.m_fixed.values[(t.information < RATIOS) & (t.algorithmic > RATIOS)]))
+
+
+def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+    t = thresholds(RademacherPrior(), Sign())
+    assert t.information is not None and t.algorithmic is not None
+    fig, (left, right) = new_figure(2, width=5.2, height=4.0)
+    bayes, amp, line = data["bayes"], data["amp"], data["fixed_points"]
+    left.plot(line["ratio"], line.m, ":", color="0.6", label="all fixed points")
+    left.plot(bayes.sample_ratio, bayes.m, color=palette[0], label="best possible")
+    left.plot(amp.sample_ratio, amp.m_fixed, "--", color=palette[1], label="message passing, limit")
+    for i, alpha in enumerate(RUNS):
+        m = data[f"gamp_{i}"].m.isel(iteration=-1)
+        label = f"GAMP, d = {D}, {REPLICAS} runs" if i == 0 else None
+        left.errorbar(
+            alpha, m.mean(), m.std(ddof=1) / np.sqrt(m.size), fmt="o", color=palette[1], capsize=2, label=label
+        )
+    right.plot(line["ratio"], line.free_entropy, color=palette[0], label="fixed points with m < 1")
+    right.axhline(-np.log(2), color=palette[2], label="perfect recovery, f = −log 2")
+    right.set_xlim(0.8, 1.6)
+    right.set_ylim(-0.80, -0.55)
+    for axes in (left, right):
+        for x, word in ((t.information, "possible"), (t.algorithmic, "easy")):
+            axes.axvline(x, color="0.5", lw=0.8)
+            height = 0.42 if axes is left else -0.56
+            axes.text(x, height, f" {word}\n {x:.4f}", fontsize="small", color="0.35", va="top")
+        axes.legend(fontsize="small", frameon=False, loc="lower right" if axes is left else "lower left")
+    style_axes(left, x="samples per weight α = n/d", y="overlap m with the truth")
+    style_axes(right, x="samples per weight α = n/d", y="free entropy per weight")
+    fig.suptitle("Binary perceptron: perfect learning is possible before it is easy")
+    return fig
+
+
+ENTRY = Entry(
+    name="binary-perceptron",
+    title="The first-order transition of the binary perceptron",
+    claim="Perfect learning is possible from alpha = 1.2447 on, where the free entropy of the other branch falls below "
+    "-log 2, but message passing finds it only from 1.4926 on.",
+    compute=compute,
+    check=check,
+    figure=figure,
+    seconds=60,
+)

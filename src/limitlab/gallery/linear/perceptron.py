@@ -1,0 +1,170 @@
+r"""Learning a perceptron: the best possible error, message passing, and convex fits with their best penalties.
+
+Labels are y = sign(w*.x), inputs and teacher Gaussian. For many samples, alpha times the error tends to 0.4417 (best
+possible), 0.442 (logistic with its best penalty), 0.488 (hinge with its best penalty), 0.500 (max margin), while ridge
+falls only like 0.24/sqrt(alpha).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limitlab.algorithms.erm import ERM
+from limitlab.algorithms.gamp.gamp import GAMP
+from limitlab.analysis.linear.penalty import optimal_penalty
+from limitlab.figures import new_figure, palette, style_axes
+from limitlab.gallery.entry import Check, Entry
+from limitlab.macro.bayes.bayes_optimal import BayesOptimal
+from limitlab.macro.bayes.state_evolution import StateEvolution
+from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
+from limitlab.macro.predict import predict
+from limitlab.micro.simulate import simulate
+from limitlab.numerics.progress import Progress
+from limitlab.problems.channels import Sign
+from limitlab.problems.losses import HingeLoss, LogisticLoss, MaxMargin, SquareLoss
+from limitlab.problems.networks import SingleIndex
+from limitlab.problems.priors import GaussianPrior
+from limitlab.problems.problem import Problem
+from limitlab.results.compare import compare
+from limitlab.results.schema import dataset
+from limitlab.sweep import sweep
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+__all__ = ["ENTRY", "problems"]
+
+RATIOS = np.geomspace(0.2, 100, 12)
+LOSSES: dict[str, Any] = {"ridge": SquareLoss(), "hinge": HingeLoss(), "logistic": LogisticLoss()}
+CONSTANTS = {"bayes": 0.44170, "logistic": 0.44198, "hinge": 0.4877, "margin": 0.50049}
+RUNS = (0.5, 2.0, 6.0)
+D, REPLICAS = 600, 64
+GAMP_D = 1000
+
+
+def problem(alpha: float, loss: Any = None, penalty: float = 1.0) -> Problem:
+    rule = GAMP(iterations=25) if loss is None else ERM(penalty)
+    return Problem(teacher=SingleIndex(GaussianPrior()), channel=Sign(), sample_ratio=alpha, loss=loss, algorithm=rule)
+
+
+def problems() -> dict[str, Problem]:
+    return {f"perceptron, alpha = {alpha:g}": problem(alpha) for alpha in RUNS}
+
+
+def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
+    data = {
+        "bayes": sweep(predict, problem(1.0), {"sample_ratio": RATIOS}, limit=BayesOptimal()),
+        "margin": sweep(predict, problem(1.0, MaxMargin(), 0.0), {"sample_ratio": RATIOS}, limit=ERMAsymptotics()),
+    }
+    for name, loss in LOSSES.items():
+        best = []
+        for i, alpha in enumerate(RATIOS):
+            best.append(optimal_penalty(problem(alpha, loss)))
+            if progress is not None:
+                progress(i + 1, len(RATIOS), f"best penalties of {name}")
+        data[name] = dataset(
+            problem(1.0, loss),
+            {
+                "generalisation_error": (("sample_ratio",), [b.generalisation_error for b in best]),
+                "best_penalty": (("sample_ratio",), [b.penalty for b in best]),
+            },
+            {"sample_ratio": RATIOS},
+            method="ERMAsymptotics",
+            reference=ERMAsymptotics.reference,
+        )
+    for i, alpha in enumerate(RUNS):
+        data[f"gamp_{i}"] = simulate(problem(alpha), GAMP_D, replicas=REPLICAS, seed=i, progress=progress)
+        data[f"evolution_{i}"] = predict(problem(alpha), StateEvolution())
+        for name, loss in LOSSES.items():
+            fit = problem(alpha, loss, optimal_penalty(problem(alpha, loss)).penalty)
+            data[f"{name}_fit_{i}"] = simulate(fit, D, replicas=REPLICAS, seed=10 + i, progress=progress)
+            data[f"{name}_limit_{i}"] = predict(fit, ERMAsymptotics())
+    return data
+
+
+def check(data: "dict[str, xr.Dataset]") -> list[Check]:
+    checks = []
+    last = float(RATIOS[-1])
+    for name, constant in CONSTANTS.items():
+        scaled = last * float(data[name].generalisation_error[-1])
+        checks.append(
+            Check(
+                f"{name}: alpha times the error tends to {constant:g}",
+                abs(scaled / constant - 1) < 2e-3,
+                f"{scaled:.5f} at alpha = {last:g}",
+            )
+        )
+    ridge = np.sqrt(last) * float(data["ridge"].generalisation_error[-1])
+    checks.append(Check("ridge falls like 0.2405/sqrt(alpha)", abs(ridge / 0.24049 - 1) < 1e-2, f"{ridge:.5f}"))
+    bayes = data["bayes"].generalisation_error.values
+    gaps = {name: data[name].generalisation_error.values - bayes for name in (*LOSSES, "margin")}
+    checks.append(
+        Check(
+            "nothing beats the best possible error",
+            all(bool(np.all(gap > -1e-9)) for gap in gaps.values()),
+            ", ".join(f"{name} +{gap.min():.1e}" for name, gap in gaps.items()),
+        )
+    )
+    worst = float(np.max(gaps["logistic"] / bayes))
+    checks.append(
+        Check(
+            "logistic with its best penalty is within 0.1 % of it, but above", 0 < worst < 1e-3, f"at most {worst:.2%}"
+        )
+    )
+    for i, alpha in enumerate(RUNS):
+        pairs = [("GAMP", f"gamp_{i}", f"evolution_{i}")]
+        pairs += [(name, f"{name}_fit_{i}", f"{name}_limit_{i}") for name in LOSSES]
+        for name, sim, limit in pairs:
+            gap = compare(data[sim], data[limit])
+            checks.append(
+                Check(f"{name} at alpha = {alpha:g} agrees with its limit", gap.agrees, f"|z| {gap.max_z:.2f}")
+            )
+    return checks
+
+
+def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+    fig, (left, right) = new_figure(2, width=5.4, height=4.2)
+    styles = {
+        "ridge": (palette[2], "ridge, best penalty"),
+        "margin": (palette[3], "max margin"),
+        "hinge": (palette[4], "hinge, best penalty"),
+        "logistic": (palette[1], "logistic, best penalty"),
+        "bayes": (palette[0], "best possible = message passing"),
+    }
+    for name, (colour, label) in styles.items():
+        ds = data[name]
+        style = "--" if name == "logistic" else "-"
+        left.plot(ds.sample_ratio, ds.generalisation_error, style, color=colour, label=label)
+        right.plot(ds.sample_ratio, ds.sample_ratio * ds.generalisation_error, style, color=colour)
+    for i, alpha in enumerate(RUNS):
+        for name in ("bayes", *LOSSES):
+            ds = data[f"gamp_{i}"].isel(iteration=-1) if name == "bayes" else data[f"{name}_fit_{i}"]
+            e = ds.generalisation_error
+            error = float(e.std(ddof=1)) / np.sqrt(e.size)
+            left.errorbar(alpha, float(e.mean()), error, fmt="o", ms=4, color=styles[name][0], capsize=2)
+    left.plot([], [], "o", color="0.4", label=f"runs, d = {D} and {GAMP_D}, {REPLICAS} each")
+    for axes in (left, right):
+        axes.set_xscale("log")
+    left.set_yscale("log")
+    right.set_ylim(0, 0.8)
+    for name in ("bayes", "margin", "hinge"):
+        right.axhline(CONSTANTS[name], color=styles[name][0], lw=0.7, ls=":")
+    left.legend(fontsize="small", frameon=False)
+    style_axes(left, x="samples per weight α = n/d", y="probability of a wrong label")
+    style_axes(right, x="samples per weight α = n/d", y="α × probability of a wrong label")
+    right.set_title("For many samples the error is a constant over α (ridge: over √α)", fontsize="medium", loc="left")
+    fig.suptitle("Learning a perceptron: a good penalty makes logistic regression almost optimal")
+    return fig
+
+
+ENTRY = Entry(
+    name="perceptron",
+    title="The perceptron: best possible error, message passing, and convex fits",
+    claim="Logistic regression with the best penalty is within 0.1 % of the best possible error, hinge has the same "
+    "rate 1/alpha with a worse constant, ridge the worse rate 1/sqrt(alpha); runs agree with their limits.",
+    compute=compute,
+    check=check,
+    figure=figure,
+    seconds=120,
+)

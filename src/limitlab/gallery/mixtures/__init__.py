@@ -1,0 +1,1 @@
+"""Clouds of units on mixtures."""

@@ -1,0 +1,215 @@
+r"""Samples needed against dimension: SGD climbs a staircase with O(d), a kernel method needs about d^P.
+
+SGD: t = gamma step/(p d), so that with batches of b samples at a fixed gamma/(p b) the time t at which the
+dimension-free flow reaches a risk makes :math:`n = t\,d\,pb/\gamma`. A kernel that depends on x . x' only is as good
+on any product of P coordinates as on the target's, and there are :math:`\binom{d}{P}` of them; it must see about as
+many samples.
+"""
+
+from math import comb
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.figures import new_figure, palette, style_axes
+from limitlab.gallery.entry import Check, Entry
+from limitlab.gallery.fits import crossing, power
+from limitlab.macro.predict import predict
+from limitlab.macro.sparse.dimension_free import DimensionFree
+from limitlab.micro.kernel_ridge import kernel_ridge
+from limitlab.micro.simulate import simulate
+from limitlab.numerics.progress import Progress
+from limitlab.problems.activations.base import shifted
+from limitlab.problems.inputs import Hypercube
+from limitlab.problems.losses import SquareLoss
+from limitlab.problems.networks import Committee
+from limitlab.problems.problem import Problem
+from limitlab.problems.sparse.target import SparseTarget
+from limitlab.problems.starts import RandomStart
+from limitlab.results.schema import dataset
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+__all__ = ["ENTRY", "problem"]
+
+TARGETS = {2: "z1 + z1*z2", 3: "z1 + z1*z2 + z1*z2*z3"}
+LEVEL = 0.25  # of the risk; half of it is all that is left when only the highest term is missing
+WIDTH, BATCH, NOISE = 100, 4, 0.1  # the last is gamma/(p b)
+RUNS = 4
+SGD_D = [25, 50, 100, 200]
+KERNEL_D = {2: [20, 28, 40, 56], 3: [12, 16, 20, 24]}
+SHARES = {2: (0.9, 1.1, 1.4), 3: (0.7, 0.9, 1.2)}  # samples tried, per monomial of degree up to P
+PENALTY = 1e-8  # labels have no noise: smaller ones change nothing, larger ones do worse
+TIMES = {2: np.linspace(7, 10, 16), 3: np.linspace(14, 20, 16)}  # around the one that is looked for
+
+
+def problem(P: int) -> Problem:
+    return Problem(
+        inputs=Hypercube(),
+        teacher=SparseTarget(TARGETS[P]),
+        student=Committee(width=WIDTH, activation=shifted("tanh", 0.5), second_layer="trained"),
+        loss=SquareLoss(),
+        start=RandomStart(second_layer="uniform"),
+        algorithm=OnlineSGD(learning_rate=NOISE * BATCH * WIDTH, batch_size=BATCH),
+    )
+
+
+def monomials(d: int, P: int) -> int:
+    """Of degree up to P in d variables."""
+    return sum(comb(d, k) for k in range(P + 1))
+
+
+def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
+    data = {}
+    for P in TARGETS:
+        one = problem(P)
+        data[f"flow_{P}"] = predict(one, DimensionFree(corrected=True, nodes=24, rtol=1e-6), TIMES[P])
+        sgd = [simulate(one, d, TIMES[P], RUNS, d, "weights", progress) for d in SGD_D]
+        found = [
+            [_reached(runs.time.values, risk) * d / NOISE for risk in runs.risk.transpose("replica", "time").values]
+            for d, runs in zip(SGD_D, sgd, strict=True)
+        ]
+        data[f"sgd_{P}"] = _table(one, SGD_D, found, "samples of SGD")
+        found = [_kernel(one, d, P, progress) for d in KERNEL_D[P]]
+        data[f"kernel_{P}"] = _table(one, KERNEL_D[P], found, "samples of kernel ridge")
+    return data
+
+
+def _reached(x: np.ndarray, risk: np.ndarray) -> float:
+    return crossing(x, -risk, -LEVEL)
+
+
+def _kernel(one: Problem, d: int, P: int, progress: Progress | None) -> list[float]:
+    """Samples at which the kernel's risk is the level, between those tried by a power law; of each run."""
+    sizes = [round(share * monomials(d, P)) for share in SHARES[P]]
+    fits = kernel_ridge(one, d, sizes, PENALTY, replicas=RUNS, seed=d, progress=progress)
+    risks = fits.risk.transpose("replica", "samples").values
+    return [float(np.exp(crossing(np.log(sizes), -np.log(risk), -np.log(LEVEL)))) for risk in risks]
+
+
+def _table(one: Problem, dimensions: list[int], samples: list, method: str) -> "xr.Dataset":
+    """Mean over runs and its standard error. A run that never got there makes the mean NaN: not reached."""
+    values = np.asarray(samples, float)
+    mean = values.mean(axis=1)
+    return dataset(
+        one,
+        {
+            "samples_needed": (("d",), mean),
+            "stderr": (("d",), values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])),
+            "status": (("d",), np.where(np.isnan(mean), "not_reached", "ok")),
+        },
+        {"d": np.asarray(dimensions)},
+        method=method,
+        attrs={"level": LEVEL, "runs": values.shape[1]},
+    )
+
+
+class _Fit(NamedTuple):
+    slope: float
+    error: float
+    factor: float
+
+
+def fit(ds: "xr.Dataset") -> _Fit:
+    """Power law of the samples in d."""
+    return _Fit(*power(ds["d"], ds.samples_needed, ds.stderr / ds.samples_needed))
+
+
+def flow_samples(data: "dict[str, xr.Dataset]", P: int) -> float:
+    """n/d of the dimension-free flow, with its correction for steps of this size."""
+    flow = data[f"flow_{P}"]
+    return _reached(flow.time.values, flow.risk.values) / NOISE
+
+
+def check(data: "dict[str, xr.Dataset]") -> list[Check]:
+    checks, slopes = [], {}
+    for P, text in TARGETS.items():
+        sgd, kernel = fit(data[f"sgd_{P}"]), fit(data[f"kernel_{P}"])
+        slopes[P] = sgd, kernel
+        checks.append(
+            Check(
+                f"{text}: SGD needs samples like d, exponent to 0.1",
+                abs(sgd.slope - 1) < 0.1 and sgd.error < 0.03,
+                f"exponent {sgd.slope:.3f} +- {sgd.error:.3f}, d = {SGD_D[0]} to {SGD_D[-1]}",
+            )
+        )
+        last, expected = data[f"sgd_{P}"].isel(d=-1), flow_samples(data, P)
+        ratio = float(last.samples_needed) / SGD_D[-1] / expected
+        checks.append(
+            Check(
+                f"{text}: as many as the dimension-free flow says, to 5 % at d = {SGD_D[-1]}",
+                abs(ratio - 1) < 0.05,
+                f"n/d = {ratio * expected:.1f} +- {float(last.stderr) / SGD_D[-1]:.1f}, flow {expected:.1f}",
+            )
+        )
+        d = KERNEL_D[P]
+        count = power(d, [monomials(x, P) for x in d])[0]
+        checks.append(
+            Check(
+                f"{text}: the kernel needs samples like d^{P}, exponent to 0.25",
+                abs(kernel.slope - P) < 0.25 and kernel.error < 0.1,
+                f"exponent {kernel.slope:.3f} +- {kernel.error:.3f}, d = {d[0]} to {d[-1]} (number of monomials of "
+                f"degree up to {P}: {count:.3f})",
+            )
+        )
+        checks.append(
+            Check(
+                f"{text}: for the kernel d is not enough",
+                kernel.slope - sgd.slope > 10 * float(np.hypot(kernel.error, sgd.error)),
+                f"exponents differ by {kernel.slope - sgd.slope:.2f}; fits meet at d = {_equal(sgd, kernel):.0f}",
+            )
+        )
+    return checks
+
+
+def _equal(sgd: _Fit, kernel: _Fit) -> float:
+    """Where the two power laws meet: infinitely far off if the kernel's is not the steeper."""
+    steeper = kernel.slope - sgd.slope
+    return float(np.exp(np.log(sgd.factor / kernel.factor) / steeper)) if steeper > 0.01 else np.inf
+
+
+def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+    fig, panels = new_figure(2, width=5.2, height=4.3)
+    for axes, (P, text) in zip(panels, TARGETS.items(), strict=True):
+        reach = np.array([10.0, 500.0])
+        for name, colour, marker, words in (
+            ("sgd", palette[0], "o", "SGD"),
+            ("kernel", palette[1], "s", "kernel ridge"),
+        ):
+            ds = data[f"{name}_{P}"]
+            slope = fit(ds).slope
+            axes.errorbar(
+                ds["d"],
+                ds.samples_needed,
+                ds.stderr,
+                fmt=marker,
+                color=colour,
+                ms=5,
+                capsize=3,
+                label=f"{words}, {RUNS} runs: exponent {slope:.2f}",
+            )
+        axes.plot(reach, flow_samples(data, P) * reach, color=palette[0], label="dimension-free flow: n ∝ d")
+        kernel = data[f"kernel_{P}"].isel(d=-1)
+        end = float(kernel.samples_needed) * (reach / float(kernel["d"])) ** P
+        axes.plot(reach, end, "--", color=palette[1], label=f"d$^{P}$ through the last point")
+        axes.set(xscale="log", yscale="log")
+        axes.legend(fontsize="small", frameon=False, loc="upper left")
+        style_axes(axes, x="input dimension d", y=f"samples n until the risk is {LEVEL:g}")
+        axes.set_title(text, fontsize="medium", loc="left")
+    fig.suptitle("SGD climbs a staircase with samples like d; a kernel needs d to the power of the degree")
+    return fig
+
+
+ENTRY = Entry(
+    name="linear-vs-sgd",
+    title="Samples needed by SGD and by a kernel method, against the dimension",
+    claim="To learn a staircase of P steps SGD needs a number of samples proportional to d, and kernel ridge "
+    "regression one that grows like d^P.",
+    compute=compute,
+    check=check,
+    figure=figure,
+    seconds=80,
+)

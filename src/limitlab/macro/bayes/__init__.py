@@ -1,0 +1,1 @@
+"""Generalised linear models: the best possible estimate, and message passing."""

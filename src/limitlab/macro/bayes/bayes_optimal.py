@@ -1,0 +1,107 @@
+r"""The best that anyone can do with n = alpha d samples of a generalised linear model."""
+
+import math
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from limitlab.algorithms.requirements import check_single_index
+from limitlab.errors import InputError
+from limitlab.macro.bayes.fixed_points import State, bayes_states, curve
+from limitlab.macro.limit import AbstractLimit
+from limitlab.numerics.trees import traced
+from limitlab.problems.channels import AbstractChannel, BinaryChannel
+from limitlab.problems.problem import Problem
+from limitlab.results.schema import dataset
+
+__all__ = ["BayesOptimal", "label_errors", "positive_list"]
+
+
+@eqx.filter_jit
+def _errors(channel: AbstractChannel, m: Any, V: Any) -> tuple[jax.Array, jax.Array]:
+    def one(pair):
+        m, V = pair
+        mse = channel.label_mse(m, V)
+        return mse, channel.classification_error(m, V) if isinstance(channel, BinaryChannel) else mse
+
+    return jax.lax.map(one, (m, V))
+
+
+def label_errors(channel: AbstractChannel, m, V) -> tuple[np.ndarray, np.ndarray]:
+    """Mean-square error on a new label, and the error in the sense of the channel (wrong signs for binary labels)."""
+    m, V = (np.atleast_1d(np.asarray(x, float)) for x in (m, V))
+    mse, error = _errors(traced(channel), m, np.maximum(V, 1e-26))
+    return np.asarray(mse), np.asarray(error)
+
+
+def positive_list(by: str, name: str, values: Any, strict: bool) -> np.ndarray:
+    """A one-dimensional array of finite numbers > 0 (>= 0 if not ``strict``), or `InputError`."""
+    try:
+        array = np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError):
+        raise InputError(f"{by}: {name} must be a list of numbers; got {values!r}.") from None
+    low = float(np.min(array, initial=math.inf))
+    if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)) or low < 0 or (strict and low == 0):
+        needed = "> 0" if strict else ">= 0"
+        raise InputError(f"{by}: {name} must be a non-empty list of finite numbers {needed}; got {values!r}.")
+    return array
+
+
+class BayesOptimal(AbstractLimit):
+    r"""The Bayes-optimal estimate of a single-index teacher from alpha d samples, as d goes to infinity.
+
+    .. math:: f = \sup_m \inf_A \Phi_w(A) + \alpha\,\Phi_{out}(m) - \tfrac12 m A
+
+    and the overlap is the global maximiser. All fixed points are read off one curve (`fixed_points`), so that nothing
+    is iterated, and the one of largest free entropy is chosen. Perfect recovery from noiseless labels is a fixed point
+    of its own (free entropy plus infinity for continuous labels).
+
+    Needs Gaussian inputs, a `SingleIndex` teacher and a sample ratio. Gives ``m``, ``V`` = ``mse`` (per weight; of the
+    symmetry-broken state for channels that lose the sign), ``m_hat``, ``free_entropy``, ``label_mse`` and
+    ``generalisation_error``: the least probability of a wrong label for binary labels, else the same as ``label_mse``.
+    """
+
+    reference: ClassVar[str] = "barbier2019optimal"
+    rate: ClassVar[dict[str, float]] = {"d": -0.5}
+    in_time: ClassVar[bool] = False
+
+    def check(self, problem: Problem) -> None:
+        check_single_index("BayesOptimal", problem)
+
+    def solve(self, problem: Problem, times: np.ndarray | None = None):
+        ds = self.curve(problem, np.array([problem.sample_ratio], float))
+        return ds.isel(sample_ratio=0, drop=True)
+
+    def curve(self, problem: Problem, alphas: Any):
+        """The same at many sample ratios in one go, along a dimension ``sample_ratio``."""
+        alphas = positive_list("BayesOptimal.curve", "alphas", alphas, strict=True)
+        prior, channel = problem.teacher.prior, problem.channel  # type: ignore[attr-defined]
+        states = bayes_states(curve(prior, channel), alphas)
+        return self._dataset(problem, alphas, states)
+
+    def _dataset(self, problem: Problem, alphas: np.ndarray, states: list[State]):
+        A, m, V, f = (np.array([getattr(s, x) for s in states]) for x in ("A", "m", "V", "free_entropy"))
+        mse, error = label_errors(problem.channel, m, V)
+        along = ("sample_ratio",)
+        variables = {
+            "m": (along, m),
+            "q": (along, m),
+            "V": (along, V),
+            "mse": (along, V),
+            "m_hat": (along, A),
+            "label_mse": (along, mse),
+            "generalisation_error": (along, error),
+            "free_entropy": (along, f),
+            "status": (along, np.full(len(m), "ok")),
+        }
+        kind = "classification error" if isinstance(problem.channel, BinaryChannel) else "mean-square error"
+        return dataset(
+            problem,
+            variables,
+            {"sample_ratio": alphas},
+            method="BayesOptimal",
+            reference=self.reference,
+            attrs={"generalisation_error_kind": kind},
+        )

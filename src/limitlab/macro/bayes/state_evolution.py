@@ -1,0 +1,249 @@
+r"""State evolution: approximate message passing as d goes to infinity, iteration by iteration."""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.gamp.gamp import GAMP
+from limitlab.algorithms.requirements import check_single_index
+from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.macro.bayes.bayes_optimal import label_errors
+from limitlab.macro.bayes.fixed_points import V_FLOOR, State, curve, stable_states
+from limitlab.macro.limit import AbstractLimit
+from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.trees import traced
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.channels.base import teacher_given_student
+from limitlab.problems.priors import AbstractPrior
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import InformedStart, RandomStart
+from limitlab.results.schema import dataset
+
+__all__ = ["Order", "StateEvolution", "evolve", "matched_step", "mismatched_step"]
+
+WEAK = 1e-6
+INFORMED = 1 - 1e-9
+A_FLOOR = 1e-10
+PERFECT = 1e-12  # of V: recovery is perfect
+MAX_ITERATIONS = 5000
+STUCK = "m = 0 is a fixed point of an even channel; start='weak' leaves it where that is possible"
+STUCK_AT_RANDOM = ", d=1000 gives a random start the overlap that it has at that size"
+
+
+class Order(NamedTuple):
+    """Overlap m = a.w*/d, squared norm q = a.a/d and believed variance V of the estimate."""
+
+    m: jax.Array
+    q: jax.Array
+    V: jax.Array
+
+
+def matched_step(prior: AbstractPrior, channel: AbstractChannel, alpha: jax.Array, now: Order) -> Order:
+    r"""One iteration on the Nishimori line: A = alpha E g^2, then m = q = m_w(A), V = V_w(A)."""
+    A = alpha * channel.bayes(now.m, now.V).g2
+    if channel.even:
+        A = jnp.where(now.m == 0, 0.0, A)  # exactly stuck, not by 1e-300
+    m, V, _ = prior.bayes(jnp.maximum(A, 1e-300))
+    return Order(jnp.where(A > 0, m, 0.0), jnp.where(A > 0, m, 0.0), jnp.maximum(V, V_FLOOR))
+
+
+def mismatched_step(prior: AbstractPrior, channel: AbstractChannel, alpha: jax.Array, now: Order) -> Order:
+    r"""One iteration for any m, q, V.
+
+    .. math:: \hat m = \alpha E[f_0 g], \quad \hat q = \alpha E[g^2], \quad \hat\chi = -\alpha E[\partial g]
+
+    with omega ~ N(0, q) and labels y from the teacher's field z ~ N((m/q) omega, rho - m^2/q), whose own output
+    function is f_0; then m = E[w f_a], q = E[f_a^2], V = E[f_v] at A = chi, B = m_hat w + sqrt(q_hat) z.
+    """
+    slope, V0 = teacher_given_student(jnp.asarray(prior.second_moment, float), now.m, now.q)
+    law = channel.even_law(now.q, slope, V0, now.V)  # f_0 g, g^2 and dg do not change with the sign of omega
+    out = channel.output(law.y, law.w, now.V)
+    truth = channel.output(law.y, slope * law.w, V0)
+    m_hat, q_hat = alpha * law.mean(truth.g * out.g), alpha * law.mean(jnp.square(out.g))
+    A = jnp.maximum(-alpha * law.mean(out.dg), A_FLOOR)
+    after = Order(*prior.overlaps(m_hat, q_hat, A))
+    # At the truth nothing is left to learn, and only ratios of zeros to compute.
+    done = (now.V < PERFECT) | (V0 <= PERFECT * prior.second_moment)
+    return jax.tree.map(lambda old, new: jnp.where(done, old, new), now, after)
+
+
+@eqx.filter_jit
+def evolve(
+    prior: AbstractPrior, channel: AbstractChannel, alpha, start: Order, iterations: int, matched: bool
+) -> Order:
+    """The start and the iterations after it, stacked."""
+    step = matched_step if matched else mismatched_step
+
+    def body(now, _):
+        after = step(prior, channel, alpha, now)
+        return after, after
+
+    _, path = jax.lax.scan(body, start, None, iterations)
+    return jax.tree.map(lambda a, b: jnp.concatenate([jnp.asarray(a, float)[None], b]), start, path)
+
+
+@eqx.filter_jit
+def _settle(prior, channel, alpha, start: Order, tolerance: float):
+    """Iterate to a fixed point; returns it, the number of iterations and the last relative change."""
+
+    def unfinished(carry):
+        _, count, change = carry
+        return (count < MAX_ITERATIONS) & (change > tolerance)
+
+    def body(carry):
+        now, count, _ = carry
+        after = mismatched_step(prior, channel, alpha, now)
+        change = sum(jnp.abs(b - a) / (jnp.abs(b) + 1e-12) for a, b in zip(now, after, strict=True))
+        return after, count + 1, change
+
+    return jax.lax.while_loop(unfinished, body, (start, 0, jnp.asarray(jnp.inf)))
+
+
+@eqx.filter_jit
+def _errors(channel: AbstractChannel, rho, path: Order):
+    return jax.lax.map(lambda o: channel.prediction_error(rho, o.m, o.q, o.V), path)
+
+
+class StateEvolution(AbstractLimit):
+    r"""Approximate message passing on a single-index teacher, iteration by iteration, as :math:`d \to \infty`.
+
+    .. math:: A^t = \alpha E g^2(m^t, V^t), \qquad m^{t+1} = m_w(A^t), \quad V^{t+1} = V_w(A^t)
+
+    from a start on the Nishimori line (q = m, V = rho - m), where the estimate knows its own error; from any other
+    start the three equations for (m, q, V). Entry t of ``iteration`` is the state after t iterations, as in `simulate`
+    with `GAMP`. The fixed point (``m_fixed``, ...) is read off the curve of all fixed points, not iterated, so that it
+    is right also next to a spinodal; from a start off the Nishimori line it is iterated. V is kept above 1e-26. From
+    m = 0 an even channel never leaves: the attribute ``note`` says so.
+
+    Parameters
+    ----------
+    start
+        "uninformed": what the problem's own start says, or the prior mean (m = 0) if it has none. "weak": an overlap
+        of 1e-6 rho, "informed": all but 1e-9 of the truth. A number in [0, 1]: that share m/rho.
+    iterations
+        None: as many as the problem's `GAMP` makes, else 50.
+    d
+        For a `RandomStart`: the dimension, at which its overlap with the teacher is scale sqrt(rho/d) (in the limit it
+        is 0, from where an even channel never leaves).
+    """
+
+    start: str | float = eqx.field(static=True, default="uninformed")
+    iterations: int | None = eqx.field(static=True, default=None)
+    d: float | None = None
+
+    reference: ClassVar[str] = "rangan2011generalized"
+    rate: ClassVar[dict[str, float]] = {"d": -0.5}
+    in_time: ClassVar[bool] = False
+
+    def __check_init__(self):
+        if isinstance(self.start, str):
+            if self.start not in ("uninformed", "weak", "informed"):
+                raise InputError(
+                    "StateEvolution.start must be 'uninformed', 'weak', 'informed' or a share m/rho in [0, 1]; got "
+                    f"{self.start!r}. Choose one of these."
+                )
+        else:
+            check_number("StateEvolution", "start", self.start, low=0, high=1, remedy="It is the share m/rho.")
+        if self.iterations is not None:
+            check_integer("StateEvolution", "iterations", self.iterations, low=1, remedy="Ask for at least one.")
+        if self.d is not None:
+            check_number("StateEvolution", "d", self.d, low=1, remedy="It is the dimension of a random start.")
+
+    def check(self, problem: Problem) -> None:
+        check_single_index("StateEvolution", problem)
+        rule = problem.algorithm
+        if rule is not None and not isinstance(rule, GAMP):
+            raise LimitUndefinedError(
+                f"StateEvolution describes message passing (Problem.algorithm=GAMP() or none); got {rule}. See "
+                "limits(problem) for the limit of this rule."
+            )
+        if isinstance(rule, GAMP) and float(rule.damping) > 0:
+            raise LimitUndefinedError(
+                f"StateEvolution follows undamped iterations; got damping={float(rule.damping):g}. A damped run has "
+                "the same fixed point but other iterations: use GAMP(damping=0), or BayesOptimal() for the fixed point."
+            )
+        own = problem.start
+        if self.start == "uninformed" and not (own is None or isinstance(own, (InformedStart, RandomStart))):
+            raise LimitUndefinedError(
+                f"StateEvolution starts from InformedStart, RandomStart or nothing; got {own}. The overlap of this "
+                "start depends on the data: give a number, StateEvolution(start=0.3), or start='weak'."
+            )
+
+    def begin(self, problem: Problem) -> Order:
+        """Where the iteration starts."""
+        rho = float(problem.teacher.prior.second_moment)  # type: ignore[attr-defined]
+        own, share = problem.start, self.start
+        if share == "uninformed":
+            if isinstance(own, RandomStart):
+                q = float(own.scale) ** 2
+                m = 0.0 if self.d is None else np.sqrt(q * rho / float(self.d))
+                return Order(*(jnp.asarray(x) for x in (m, q, rho)))
+            share = float(own.overlap) if isinstance(own, InformedStart) else 0.0
+            if share < 0:
+                raise InputError(f"StateEvolution needs InformedStart.overlap = m/rho in [0, 1]; got {share:g}.")
+        share = {"weak": WEAK, "informed": INFORMED}.get(share, share)  # type: ignore[arg-type]
+        rest = 1e-9 if share == INFORMED else 1 - float(share)
+        return Order(*(jnp.asarray(x) for x in (share * rho, share * rho, max(rest * rho, V_FLOOR))))
+
+    def solve(self, problem: Problem, times: np.ndarray | None = None):
+        prior, channel, alpha = problem.teacher.prior, problem.channel, float(problem.sample_ratio)  # type: ignore
+        rho = float(prior.second_moment)
+        start = self.begin(problem)
+        matched = bool(start.q == start.m)
+        rule = problem.algorithm
+        count = self.iterations or (rule.iterations if isinstance(rule, GAMP) else 50)
+        parts = traced(prior), traced(channel)
+        path = evolve(*parts, jnp.asarray(alpha), start, count, matched)
+        end, status, attrs = self._fixed(problem, start, matched, rho)
+        if channel.even and float(start.m) == 0:
+            attrs["note"] = STUCK + (STUCK_AT_RANDOM if isinstance(problem.start, RandomStart) else "")
+        both = jax.tree.map(lambda a, b: jnp.append(a, b), path, end)
+        if matched:  # V down to the floor that simulations have as well; the fixed point as it is
+            seen = both.V.at[:-1].max(PERFECT * rho)
+            errors = label_errors(channel, both.m, seen)[1]
+        else:
+            errors = np.asarray(_errors(parts[1], jnp.asarray(rho), both))
+        m, q, V = (np.asarray(x) for x in path)
+        along = ("iteration",)
+        variables = {
+            "m": (along, m),
+            "q": (along, q),
+            "V": (along, V),
+            "mse": (along, V if matched else rho - 2 * m + q),
+            "generalisation_error": (along, errors[:-1]),
+            "m_fixed": ((), float(end.m)),
+            "q_fixed": ((), float(end.q)),
+            "V_fixed": ((), float(end.V)),
+            "mse_fixed": ((), float(end.V) if matched else float(rho - 2 * end.m + end.q)),
+            "generalisation_error_fixed": ((), errors[-1]),
+            "status": ((), status),
+        }
+        return dataset(problem, variables, method="StateEvolution", reference=self.reference, attrs=attrs)
+
+    def _fixed(self, problem: Problem, start: Order, matched: bool, rho: float) -> tuple[Order, str, dict]:
+        prior, channel, alpha = problem.teacher.prior, problem.channel, float(problem.sample_ratio)  # type: ignore
+        if matched:
+            line = curve(prior, channel)
+            state = _reached(line, alpha, float(start.m))
+            end = Order(*(jnp.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR))))
+            return end, "ok", {}
+        end, count, change = _settle(traced(prior), traced(channel), jnp.asarray(alpha), start, 1e-10)
+        done = float(change) <= 1e-10
+        return end, "ok" if done else "not_converged", {"iterations": int(count), "change": float(change)}
+
+
+def _reached(line, alpha: float, m: float) -> State:
+    """The stable fixed point that a monotone iteration from overlap m goes to."""
+    rho = float(line.prior.second_moment)
+    if line.channel.even and m == 0:
+        return State(0.0, 0.0, rho, alpha * line.zero_phi, "zero")
+    states = stable_states(line, np.array([alpha]))[0]
+    # The map rises at m if alpha(A) < alpha there, A being the signal whose overlap is m.
+    at = line.at
+    here = np.interp(m, at.m, at.alpha, left=line.weak_recovery, right=at.alpha[-1])
+    if here < alpha or m == 0:
+        return next((s for s in states if s.m >= m), states[-1])
+    return next((s for s in reversed(states) if s.m <= m), states[0])

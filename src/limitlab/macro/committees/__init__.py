@@ -1,0 +1,1 @@
+"""Wide committees: the law of the units as a cloud."""

@@ -1,0 +1,1 @@
+"""Dynamical mean-field theory of descent on a fixed data set."""

@@ -1,0 +1,155 @@
+"""One batch of trajectories from step 0 on: in a single causal pass, or by iteration of guessed kernels."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from limitlab.macro.dmft.paths import Block, Front, Sample, draw_normals, empty_block, first_front, move, observe
+from limitlab.macro.dmft.rows import Kernels, Model, Row, close_row, first_kernels, roomier
+
+__all__ = ["Batch", "block_length", "bytes_needed", "continue_batch", "first_batch", "iterate_batch"]
+
+BLOCKS = 8  # of the past, for the number of steps first asked for; more are added when a run goes on
+PIECE = 64  # steps of one compiled call, so that Ctrl-C works
+
+
+class Batch(eqx.Module):
+    """Everything that a batch needs to go on: finished blocks, the current one, and kernels up to step ``t`` - 1."""
+
+    sample: Sample
+    past: tuple[Block, ...]
+    now: Block
+    front: Front
+    kernels: Kernels
+    t: int
+
+
+def block_length(steps: int) -> int:
+    """Steps in one block, for a run of rows 0, ..., steps: a multiple of 8, so that compiled shapes are shared."""
+    return max(8, -(-(steps + 1) // (8 * BLOCKS)) * 8)
+
+
+def _slots(steps: int, length: int) -> int:
+    """Room for blocks: a power of two, so that going on rarely compiles anew."""
+    slots = BLOCKS
+    while slots * length < steps + 1:
+        slots *= 2
+    return slots
+
+
+def bytes_needed(count: int, probes: int, steps: int, length: int, iterated: bool = False) -> int:
+    """Memory of one batch: 24 + 9 probes bytes per trajectory and step, and six kernels, twice."""
+    slots = _slots(steps, length)
+    each = 24 + 9 * probes + (16 + 16 * probes if iterated else 0)
+    return count * each * (steps + 3 * length) + 2 * 6 * 8 * (slots * length + 1) ** 2
+
+
+def first_batch(model: Model, sample: Sample, m: float, q: float, key: jax.Array, length: int) -> Batch:
+    probes = model.scheme.probes
+    front = first_front(model.rule, sample, probes, key)
+    kernels = first_kernels(BLOCKS * length + 1, m, q, float(model.rho))
+    return Batch(sample, (), empty_block(len(sample.h0), probes, length), front, kernels, 0)
+
+
+def continue_batch(model: Model, batch: Batch, key: jax.Array, last: int) -> Batch:
+    """Close all rows up to step ``last``: each needs earlier ones only, so one pass is exact."""
+    length, count = batch.now.h.shape
+    empty = empty_block(count, model.scheme.probes, length)
+    slots = _slots(last, length)
+    past, now, front, k, t = batch.past, batch.now, batch.front, batch.kernels, batch.t
+    if len(k.m) < slots * length + 1:
+        k = roomier(k, slots * length + 1)
+    while t <= last:
+        upto = min(last + 1, (t // length + 1) * length, t + PIECE)
+        slotted = past + (empty,) * (slots - 1 - len(past))
+        now, front, k = _stage(model, batch.sample, slotted, now, front, k, key, jnp.asarray(t), jnp.asarray(upto))
+        t = upto
+        if t % length == 0:
+            past, now = (*past, now), empty
+    return Batch(batch.sample, past, now, front, k, t)
+
+
+@eqx.filter_jit
+def _stage(model: Model, sample: Sample, past, now: Block, front: Front, k: Kernels, key, first, last):
+    def step(t, carry):
+        now, front, k = carry
+        now, row, slope = observe(model, sample, past, now, front, key, k.m[t], t)
+        k = close_row(model, k, t, row)
+        return now, move(model, k, past, now, front, key, slope, t), k
+
+    return jax.lax.fori_loop(first, last, step, (now, front, k))
+
+
+# --- by iteration ------------------------------------------------------------------------------------------
+
+
+def iterate_batch(model: Model, batch: Batch, key: jax.Array, last: int, tolerance: float, iterations: int):
+    """Follow all trajectories in guessed kernels, estimate the kernels anew, until m and C_z change no more.
+
+    Random numbers are the same at each iteration, so that its fixed point is that of the causal pass. Returns the
+    batch, the number of iterations and the last change.
+    """
+    length, count = batch.now.h.shape
+    slots, stages = _slots(last, length), last // length + 1
+    start = roomier(batch.kernels, slots * length + 1) if slots > BLOCKS else batch.kernels
+    nothing = Row(*(jnp.zeros((slots * length + 1, *tail)) for tail in ((len(start.m),),) * 3 + ((), ())))
+    guess, end = _close_all(model, start, nothing, jnp.asarray(last)), jnp.asarray(last)
+    Z = jnp.concatenate([draw_normals(key, s * length, length, count) for s in range(stages)])
+    change, done = float("inf"), 0
+    while done < iterations and not change <= tolerance:
+        rows = _sweep(model, batch, guess, Z, key, last, slots)
+        new = _close_all(model, start, rows, end)
+        change = float(jnp.maximum(jnp.max(jnp.abs(new.m - guess.m)), jnp.max(jnp.abs(new.Cz - guess.Cz))))
+        guess, done = new, done + 1
+    return guess, done, change
+
+
+def _sweep(model: Model, batch: Batch, k: Kernels, Z, key, last: int, slots: int) -> Row:
+    """The rows of all steps, as trajectories in the kernels k have them."""
+    sample, front, past, slopes, scalars = batch.sample, batch.front, [], [], []
+    length, count = batch.now.h.shape
+    empty = empty_block(count, model.scheme.probes, length)
+    for stage in range(last // length + 1):
+        t = stage * length
+        xi = k.noise[t : t + length, : len(Z)] @ Z
+        slotted = (*past, *(empty,) * (slots - 1 - len(past)))
+        block, front, bend, scalar = _blind_stage(model, sample, slotted, empty, front, k, key, xi, jnp.asarray(t))
+        past.append(block)
+        slopes.append(bend)
+        scalars.append(scalar)
+    return _estimate(model, sample, past, slopes, scalars, len(k.m))
+
+
+@eqx.filter_jit
+def _blind_stage(model: Model, sample: Sample, past, now: Block, front: Front, k: Kernels, key, xi, start):
+    """One block of steps in given kernels. What `observe` says of the kernels is not asked for, hence not computed."""
+
+    def step(i, carry):
+        now, front, slopes, scalars = carry
+        now, row, slope = observe(model, sample, past, now, front, key, k.m[start + i], start + i)
+        front = move(model, k, past, now, front, key, slope, start + i, xi[i])
+        return now, front, slopes.at[i].set(slope), scalars.at[i].set(jnp.stack([row.mu, row.loss]))
+
+    length = len(now.h)
+    return jax.lax.fori_loop(0, length, step, (now, front, jnp.zeros_like(now.h), jnp.zeros((length, 2))))
+
+
+@eqx.filter_jit
+def _estimate(model: Model, sample: Sample, past, slopes, scalars, size: int) -> Row:
+    g, h, V, signs = (jnp.concatenate([getattr(b, name) for b in past]) for name in ("g", "h", "V", "signs"))
+    slope, scalar = jnp.concatenate(slopes), jnp.concatenate(scalars)
+    share, bend = (model.alpha * sample.weight * x for x in (g, slope))
+    probes = model.scheme.probes
+    K = (jnp.tile(bend, (1, probes)) * V) @ signs.astype(float).T / probes
+    K = jnp.where(jnp.eye(len(g), dtype=bool), jnp.sum(bend, axis=1), jnp.tril(K))
+    square = [jnp.pad(x, [(0, size - len(x))] * 2) for x in (share @ g.T, K, share @ h.T)]
+    line = [jnp.pad(x, (0, size - len(x))) for x in scalar.T]
+    return Row(*square, *line)
+
+
+@eqx.filter_jit
+def _close_all(model: Model, start: Kernels, rows: Row, last) -> Kernels:
+    def step(t, k):
+        return close_row(model, k, t, jax.tree.map(lambda x: x[t], rows))
+
+    return jax.lax.fori_loop(0, last + 1, step, start)

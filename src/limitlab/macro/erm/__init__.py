@@ -1,0 +1,1 @@
+"""Convex fits in the limit of many samples and dimensions."""

@@ -1,0 +1,158 @@
+"""Convex empirical risk minimisation in the limit of many dimensions."""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.erm_requirements import check_erm
+from limitlab.errors import ConvergenceError, LimitUndefinedError
+from limitlab.macro.bayes.bayes_optimal import positive_list
+from limitlab.macro.erm.equations import TOLERANCE, solve_lanes
+from limitlab.macro.erm.ridge import ridge_lanes
+from limitlab.macro.erm.separability import separability_ratio
+from limitlab.macro.limit import AbstractLimit
+from limitlab.numerics.trees import traced
+from limitlab.problems.losses import AbstractConvexLoss, LogisticLoss, MaxMargin, SquareLoss
+from limitlab.problems.problem import Problem
+from limitlab.results.schema import dataset
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["ERMAsymptotics", "solve_erm"]
+
+NAMES = ("m", "q", "V", "m_hat", "q_hat", "V_hat", "train_loss")
+
+
+class ERMAsymptotics(AbstractLimit):
+    r"""The minimiser of a convex loss with an L2 penalty as n, d go to infinity at fixed alpha = n/d.
+
+    .. math::
+        \hat m = \alpha E[f_0 g], \quad \hat q = \alpha E[g^2], \quad \hat V = -\alpha E[\partial_\omega g], \qquad
+        m = \frac{\rho \hat m}{\lambda + \hat V}, \quad q = \frac{\rho \hat m^2 + \hat q}{(\lambda + \hat V)^2},
+        \quad V = \frac{1}{\lambda + \hat V}
+
+    with g = (prox - omega)/V the pull of the loss and f_0 that of the teacher's channel. Needs Gaussian inputs, a
+    `SingleIndex` teacher (only its second moment rho counts), a convex loss, `ERM` with its penalty lambda, and
+    ``sample_ratio``. Of `MaxMargin` the penalty drops out and V is that of penalty 1.
+
+    Square loss is in closed form; without penalty and with alpha < 1 it is the least-norm interpolator.
+    """
+
+    in_time: ClassVar[bool] = False
+    reference: ClassVar[str] = "aubin2020generalization"
+    rate: ClassVar[dict[str, float]] = {"d": -0.5}
+
+    def check(self, problem: Problem) -> None:
+        check_erm("ERMAsymptotics", problem)
+
+    def solve(self, problem: Problem, times: Any = None) -> "xr.Dataset":
+        """The fixed point; there is no time. Raises if the minimiser does not exist or was not found."""
+        self.check(problem)
+        alpha, penalty = float(problem.sample_ratio), float(problem.algorithm.penalty)  # type: ignore
+        values, status, words = solve_erm(problem, np.array([alpha]), np.array([penalty]))
+        if status[0] == "undefined":
+            raise LimitUndefinedError(f"ERMAsymptotics: {words[0]}")
+        if status[0] != "ok":
+            last = {name: float(value[0]) for name, value in values.items()}
+            raise ConvergenceError(f"ERMAsymptotics: {words[0]}", last)
+        return self._dataset(problem, {name: ((), value[0]) for name, value in values.items()}, ((), "ok"), {}, words)
+
+    def curve(self, problem: Problem, alphas: Any, penalties: Any = None) -> "xr.Dataset":
+        """The fixed points at many sample ratios (and penalties) in one compiled call.
+
+        The Dataset has the dimension ``sample_ratio`` and, if penalties are given, ``algorithm.penalty``. A point
+        without a solution has NaN and a ``status`` that is not "ok".
+        """
+        grids = {"sample_ratio": positive_list("ERMAsymptotics.curve", "alphas", alphas, strict=True)}
+        if penalties is not None:
+            grids["algorithm.penalty"] = positive_list("ERMAsymptotics.curve", "penalties", penalties, strict=False)
+        check_erm("ERMAsymptotics", problem, ratio=False)
+        shape = tuple(map(len, grids.values()))
+        alpha, penalty = np.broadcast_arrays(
+            grids["sample_ratio"].reshape(-1, *(1,) * (len(shape) - 1)),
+            grids.get("algorithm.penalty", np.array(float(problem.algorithm.penalty))),  # type: ignore
+        )
+        values, status, words = solve_erm(problem, alpha.ravel(), penalty.ravel())
+        dims = tuple(grids)
+        variables = {name: (dims, value.reshape(shape)) for name, value in values.items()}
+        return self._dataset(problem, variables, (dims, np.asarray(status).reshape(shape)), grids, words)
+
+    def _dataset(self, problem, variables, status, coords, words) -> "xr.Dataset":
+        told = sorted({w for w in words if w})
+        return dataset(
+            problem,
+            {**variables, "status": status},
+            coords,
+            method="ERMAsymptotics",
+            reference=self.reference,
+            attrs={"notes": "; ".join(told) or None, "tolerance": TOLERANCE},
+        )
+
+
+def solve_erm(problem: Problem, alpha: np.ndarray, penalty: np.ndarray):
+    """Values by name, status and words, for pairs of sample ratio and penalty (the problem's own are not used)."""
+    channel, loss = problem.channel, cast(AbstractConvexLoss, problem.loss)
+    rho = float(problem.teacher.prior.second_moment)  # type: ignore[attr-defined]
+    separable = functools.cache(lambda: separability_ratio(channel, rho))  # asked for only where it matters
+    words = [_missing(problem, a, l, separable) for a, l in zip(alpha.tolist(), penalty.tolist(), strict=True)]
+    if isinstance(loss, SquareLoss):
+        values, bad = ridge_lanes(channel, alpha, penalty, rho)
+        for k in np.nonzero(bad)[0]:
+            words[k] = "least squares without penalty diverges at sample_ratio = 1. Use a penalty > 0."
+        return values, ["diverged" if b else "ok" for b in bad], words
+    lanes = np.array([not w for w in words])
+    if not lanes.any():
+        return {"m": np.full(len(alpha), np.nan)}, ["undefined"] * len(alpha), words
+    # Lanes without a solution get a harmless penalty; the number of lanes is rounded up so that few are compiled.
+    size = 1 << (len(alpha) - 1).bit_length()
+    a = np.resize(np.where(lanes, alpha, 0.5), size)
+    l = np.resize(np.where(lanes, penalty, 1.0), size)
+    found = solve_lanes(traced(channel), traced(loss), jnp.asarray(a), jnp.asarray(l), jnp.full(size, rho))
+    found = jax.tree.map(lambda x: np.asarray(x)[: len(alpha)], found)
+    values = {name: getattr(found, name) for name in NAMES} | found.errors
+    if isinstance(loss, MaxMargin):
+        del values["risk"]  # infinite as soon as a new sample may fall inside the margin
+    failed = lanes & ~(found.residual < TOLERANCE)
+    for k in np.nonzero(failed)[0]:
+        words[k] = (
+            f"the fixed point at sample_ratio = {alpha[k]:g}, penalty = {penalty[k]:g} was not found to {TOLERANCE:g}."
+        )
+    values = {name: np.where(lanes & ~failed, value, np.nan) for name, value in values.items()}
+    status = ["not_converged" if f else "ok" if s else "undefined" for s, f in zip(lanes, failed, strict=True)]
+    return values, status, words
+
+
+def _missing(problem: Problem, alpha: float, penalty: float, separable: Callable[[], float]) -> str:
+    """Why there is no single minimiser at this point, in words; "" if there is one."""
+    loss: Any = problem.loss
+    if isinstance(loss, SquareLoss) or (penalty > 0 and not isinstance(loss, MaxMargin)):
+        return ""
+    if loss.of == "residual":
+        if alpha <= 1:
+            return (
+                f"without penalty and with sample_ratio = {alpha:g} <= 1 infinitely many weights fit all labels. Use a "
+                "penalty > 0, or SquareLoss() for the least-norm one."
+            )
+        if getattr(problem.channel, "noiseless_rate", 0.0) == 1.0 and not problem.channel.even:
+            return "without noise or penalty the teacher itself is the minimiser (m = q = rho). Use a penalty > 0."
+        return ""
+    threshold = separable()
+    if isinstance(loss, MaxMargin):
+        if alpha < threshold:
+            return ""
+        return (
+            f"labels at sample_ratio = {alpha:g} are not separable (threshold {threshold:.5g}), so no weights have a "
+            "margin. Use LogisticLoss() or HingeLoss()."
+        )
+    if alpha > threshold:
+        return ""
+    many = "the minimiser runs to infinity" if isinstance(loss, LogisticLoss) else "the minimiser is not unique"
+    return (
+        f"labels at sample_ratio = {alpha:g} are separable (threshold {threshold:.5g}): without penalty {many}. Use a "
+        "penalty > 0, or MaxMargin() for the direction reached as the penalty goes to 0."
+    )

@@ -1,0 +1,70 @@
+r"""When a hyperplane through the origin can separate the labels.
+
+.. math:: 1/\alpha_c = \min_t E\,(Z + tU)_+^2, \qquad U = y z^*/\sqrt\rho, \quad Z \sim N(0, 1)
+
+Below alpha_c samples per dimension random labels of this law are separable, above they are not.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.scipy.special import ndtr
+
+from limitlab.errors import ConvergenceError, InputError
+from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.trees import traced
+from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
+
+__all__ = ["separability_ratio"]
+
+SHARP = 1e-30  # the variance of a known output: none, but far from underflow
+FARTHEST = 1e7  # slope beyond which the labels count as separable for every number of samples
+
+
+@eqx.filter_jit
+def _overshoot(channel: BinaryChannel, rho, t):
+    """E (Z + tU)_+^2 and half its derivative in t."""
+    centres, width = channel.features(jnp.asarray(SHARP))
+    root = jnp.sqrt(rho)
+    edges = [graded_edges(0.0, 1 / (1 + jnp.abs(t)), REACH)]
+    for centre in centres:
+        scale = jnp.clip(width / root, 1e-9, 1.0)
+        edges.append(graded_edges(jnp.clip(jnp.asarray(centre) / root, -REACH, REACH), scale, 2 * REACH))
+    v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH))
+    weight = dv * jnp.exp(-jnp.square(v) / 2) / jnp.sqrt(2 * jnp.pi)
+    value, slope = jnp.zeros(()), jnp.zeros(())
+    for y in (1.0, -1.0):
+        p = weight * jnp.exp(channel.output(jnp.full_like(v, y), root * v, jnp.asarray(SHARP)).log_z)
+        a = t * y * v
+        phi = jnp.exp(-jnp.square(a) / 2) / jnp.sqrt(2 * jnp.pi)
+        value += jnp.sum(p * ((1 + jnp.square(a)) * ndtr(a) + a * phi))
+        slope += jnp.sum(p * y * v * (a * ndtr(a) + phi))
+    return value, slope
+
+
+def separability_ratio(channel: AbstractChannel, rho: float) -> float:
+    """alpha_c for labels through the channel of z ~ N(0, rho); infinite if they are always separable."""
+    if not isinstance(channel, BinaryChannel):
+        raise InputError(
+            f"Separability is a question about labels -1 and +1; got {channel!r}. Use a channel such as Sign()."
+        )
+    live, variance = traced(channel), jnp.asarray(float(rho))
+
+    def slope(t):
+        return float(_overshoot(live, variance, jnp.asarray(float(t)))[1])
+
+    # The overshoot is convex in t: its derivative changes sign once. At t = 0 it has the sign of E y z.
+    at_zero = slope(0.0)
+    if abs(at_zero) < 1e-14:
+        return 1 / float(_overshoot(live, variance, jnp.asarray(0.0))[0])
+    side = -1.0 if at_zero > 0 else 1.0
+    far = side
+    while slope(far) * at_zero > 0:
+        far *= 2
+        if abs(far) > FARTHEST:
+            return float("inf")
+    from scipy.optimize import brentq  # slow to import
+
+    t, report = brentq(slope, 0.0, far, xtol=1e-10, full_output=True)
+    if not report.converged:
+        raise ConvergenceError(f"separability: no minimum was found up to t = {far:g}.", t)
+    return 1 / float(_overshoot(live, variance, jnp.asarray(t))[0])

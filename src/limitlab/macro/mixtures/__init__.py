@@ -1,0 +1,1 @@
+"""Labelled inputs: flows of the law of the units."""

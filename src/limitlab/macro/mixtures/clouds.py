@@ -1,0 +1,216 @@
+r"""Interacting units in d dimensions, driven by population gradients: the mean-field flow without any reduction.
+
+.. math:: d\theta = -\big(\nabla\Psi(\theta; \rho) + \lambda\theta\big)\,dt + \sqrt{2T}\,dB, \qquad
+          \theta = (a, b, w/\sqrt d)
+
+on the clock of the schedule. Without noise by an adaptive integrator, with noise by Euler and Maruyama's steps.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.errors import InputError
+from limitlab.macro.mixtures.closed import ClosedField, closed_field, closed_pull, closed_risk, has_closed_form
+from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull, sample_risk
+from limitlab.macro.mixtures.start import Cloud, draw_clouds
+from limitlab.micro.march import check_memory
+from limitlab.micro.mixture_measure import how
+from limitlab.micro.mixture_sgd import check_sampler
+from limitlab.numerics.ode.integrate import integrate
+from limitlab.problems.inputs import AbstractLabelledInputs, AnisotropicMixture
+from limitlab.problems.problem import Problem
+
+__all__ = ["PARTICLES", "Plan", "mixture_variables", "solve_mixture"]
+
+PARTICLES = 200
+MOST_CLOSED = 256  # particles; beyond, pairs cost more than samples
+FEWEST = 8
+# Of the integrator: relative, and absolute. A kink that passes a sample makes the mean over samples jump; resolving
+# each of these jumps takes hundreds of steps and moves the norms by 1e-5 (4096 samples).
+TOLERANCES = {"closed": (1e-7, 1e-9), "samples": (1e-3, 1e-3)}
+BOUND = 1e8
+
+
+class Plan(NamedTuple):
+    """How a flow is to be computed; the fields are those of `MeanField`."""
+
+    d: int
+    particles: int | None
+    gradients: str
+    samples: int
+    rtol: float | None
+    step: float
+    seed: int
+
+
+class _Flow(eqx.Module):
+    """What acts on the two clouds (along the first axis), and the rates of what is trained."""
+
+    fields: ClosedField | SampleField
+    rate_a: jax.Array
+    moves_a: jax.Array
+    moves_b: jax.Array
+    decay: jax.Array
+    temperature: jax.Array
+
+
+class MixturePath(NamedTuple):
+    """Clouds at the asked times of the schedule's clock, their risk, and how it ended."""
+
+    clouds: Cloud
+    risk: np.ndarray
+    status: str
+    end: float
+    attrs: dict[str, Any]
+
+
+def _pull(field: ClosedField | SampleField, cloud: Cloud) -> Cloud:
+    return closed_pull(field, cloud) if isinstance(field, ClosedField) else sample_pull(field, cloud)
+
+
+def drift(clouds: Cloud, flow: _Flow) -> Cloud:
+    """The motion of both clouds."""
+    pull = jax.lax.map(lambda both: _pull(*both), (flow.fields, clouds))
+    return Cloud(
+        flow.rate_a * pull.a - flow.moves_a * flow.decay * clouds.a,
+        flow.moves_b * (pull.b - flow.decay * clouds.b),
+        pull.theta - flow.decay * clouds.theta,
+    )
+
+
+def solve_mixture(problem: Problem, clock: np.ndarray, plan: Plan) -> MixturePath:
+    """The flow through the asked times of the schedule's clock."""
+    inputs, rule = problem.inputs, problem.algorithm
+    assert isinstance(inputs, AbstractLabelledInputs) and isinstance(rule, OnlineSGD)
+    check_sampler(inputs, plan.d)
+    asked = PARTICLES if plan.particles is None else plan.particles
+    if asked < FEWEST:
+        raise InputError(f"MeanField.particles must be at least {FEWEST} for mixtures; got {asked}. Use 200.")
+    pairs = -(-asked // 4)
+    closed = plan.gradients == "closed" or (
+        plan.gradients == "auto" and has_closed_form(problem) and asked <= MOST_CLOSED
+    )
+    road, noisy = "closed" if closed else "samples", float(rule.temperature) > 0
+    images = 1 if closed and not noisy else 2  # noise parts a unit from its image
+    _check_size(closed, images * pairs, plan, len(clock))
+    flow, test = _make_flow(problem, plan, closed, images)
+    start = draw_clouds(problem, plan.d, pairs, images, plan.seed)
+    if noisy:
+        key = jax.random.fold_in(jax.random.key(plan.seed), 7)
+        clouds, status, end, steps = _noisy(flow, start, clock, plan.step, key)
+        pace = {"step": plan.step}
+    else:
+        rtol, atol = TOLERANCES[road] if plan.rtol is None else (plan.rtol, 1e-2 * plan.rtol)
+        run = integrate(drift, start, clock, flow, rtol=rtol, atol=atol, bound=BOUND, solver="explicit")
+        clouds, status, end, steps, pace = run.values, run.status, run.end_time, run.steps, {"rtol": rtol}
+    noise = float(problem.channel.variance)  # type: ignore[attr-defined]
+    risk = np.asarray(_risks(test, jax.tree.map(jnp.asarray, clouds))) + noise / 2
+    attrs = {
+        "gradients": road,
+        "samples": None if closed else plan.samples,
+        "particles": 4 * pairs,
+        "risk_from": "two halves of the particles, " + ("closed form" if closed else how(inputs, plan.samples)),
+        "steps": steps,
+        **pace,
+    }
+    return MixturePath(clouds, risk, status, end, attrs)
+
+
+def _make_flow(problem: Problem, plan: Plan, closed: bool, images: int) -> tuple[_Flow, ClosedField | SampleField]:
+    """What drives the clouds, and what their risk is measured on."""
+    student, rule = problem.student, problem.algorithm
+    assert student is not None and isinstance(rule, OnlineSGD)
+    if closed:
+        first = second = test = closed_field(problem, plan.d, mirrored=images == 1)
+    else:
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(plan.seed), 6), 3)
+        first, second, test = (sample_field(problem, plan.d, plan.samples, key) for key in keys)
+    trained = student.second_layer == "trained" and float(rule.second_layer_rate) > 0
+    numbers = (
+        float(rule.second_layer_rate) if trained else 0.0,
+        float(trained),
+        float(student.bias == "trained"),
+        float(rule.weight_decay),
+        float(rule.temperature),
+    )
+    fields = jax.tree.map(lambda *x: jnp.stack(x), first, second)
+    return _Flow(fields, *map(jnp.asarray, numbers)), test
+
+
+@eqx.filter_jit
+def _risks(field: ClosedField | SampleField, path: Cloud) -> jax.Array:
+    risk = closed_risk if isinstance(field, ClosedField) else sample_risk
+    return jax.lax.map(lambda clouds: risk(field, clouds), path)  # type: ignore[arg-type]
+
+
+@eqx.filter_jit
+def _kicked_steps(flow: _Flow, clouds: Cloud, step: jax.Array, first: jax.Array, count: jax.Array, key) -> Cloud:
+    """Euler and Maruyama's steps first, ..., first + count - 1."""
+    size = jnp.sqrt(2 * flow.temperature * step)
+    moves = Cloud(flow.moves_a, flow.moves_b, jnp.ones(()))
+
+    def one(k, x):
+        keys = Cloud(*jax.random.split(jax.random.fold_in(key, k), 3))
+        return jax.tree.map(
+            lambda x, dx, key, on: x + step * dx + on * size * jax.random.normal(key, x.shape),
+            x,
+            drift(x, flow),
+            keys,
+            moves,
+        )
+
+    return jax.lax.fori_loop(first, first + count, one, clouds)
+
+
+def _noisy(flow: _Flow, start: Cloud, clock: np.ndarray, step: float, key: jax.Array):
+    """Whole steps of at most the given length between the asked times; NaN after a cloud has run away."""
+    path, state, now, done, status = [], start, 0.0, 0, "ok"
+    for target in clock:
+        count = int(np.ceil((target - now) / step - 1e-9))
+        if count and status == "ok":
+            length = jnp.asarray((target - now) / count)
+            state = _kicked_steps(flow, state, length, jnp.asarray(done), jnp.asarray(count), key)
+            if not all(bool(jnp.all(jnp.abs(x) < BOUND)) for x in state):
+                status, state = "diverged", jax.tree.map(lambda x: x * jnp.nan, state)
+        if status == "ok":
+            now, done = float(target), done + count
+        path.append(jax.tree.map(np.asarray, state))
+    return jax.tree.map(lambda *x: np.stack(x), *path), status, now, done
+
+
+def _check_size(closed: bool, units: int, plan: Plan, times: int) -> None:
+    road = 40 * units**2 * 8 if closed else 2 * 3 * plan.samples * plan.d
+    check_memory(
+        8 * (2 * units * plan.d * (times + 20) + road),
+        "Use fewer particles, samples or times, or a smaller d.",
+        by="MeanField",
+    )
+
+
+def mixture_variables(problem: Problem, path: MixturePath) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Variables and coordinates of a result: of images that move alike one is reported."""
+    inputs, student = problem.inputs, problem.student
+    assert student is not None
+    a, b, theta = (x.reshape(len(x), -1, *x.shape[4:]) for x in path.clouds)
+    square, coords = np.square(theta), {}
+    at = ("time", "particle")
+    variables: dict[str, Any] = {"risk": (("time",), path.risk), "status": ((), path.status)}
+    if isinstance(inputs, AnisotropicMixture):
+        k = inputs.informative(theta.shape[2])
+        parts = np.stack([square[..., :k].sum(axis=2), square[..., k:].sum(axis=2)], axis=2)
+        variables["r"] = ((*at, "block"), np.sqrt(parts))
+        variables["alignment"] = (("time",), np.mean(parts[..., 0] / np.maximum(parts.sum(axis=2), 1e-300), axis=1))
+        coords["block"] = ["informative", "other"]
+    else:
+        variables["r"] = (at, np.sqrt(square.sum(axis=2)))
+    variables["weight"] = (("particle",), np.full(a.shape[1], 1 / a.shape[1]))
+    if student.second_layer == "trained" or np.ptp(a[0]) > 0:
+        variables["a"] = (at, a)
+    if student.bias == "trained":
+        variables["b"] = (at, b)
+    return variables, coords

@@ -1,0 +1,150 @@
+r"""The radial flow by particles: each is a quadrature node of the start, carried along with its weight.
+
+.. math::
+    r' = a\,E\big[(y - f)\,|x|\,\partial_s\sigma_s(b)\big] - \lambda r, \quad
+    b' = a\,E\big[(y - f)\,\partial_b\sigma_s(b)\big] - \lambda b, \quad
+    a' = \kappa\,E\big[(y - f)\,\sigma_s(b)\big] - \lambda a
+
+on the clock of the schedule. A kink of sigma at 0 can bring r to 0 in finite time; there it waits until it is pushed
+out again.
+"""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.macro.mixtures.law import Law, Units, make_law, network, norm_speeds, risks, seen
+from limitlab.macro.sparse.nodes import second_layer_nodes
+from limitlab.numerics.gauss.panels import panel_nodes
+from limitlab.numerics.gauss.sphere import length_nodes
+from limitlab.numerics.ode.integrate import integrate
+from limitlab.problems.inputs import AnisotropicMixture
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import RandomStart
+
+__all__ = ["ORDER", "RadialPath", "follow", "start_units", "unresolved"]
+
+ORDER = 12  # Gauss nodes of a panel
+FEATURES = 8  # data nodes at which panels are looked at
+
+
+class RadialPath(NamedTuple):
+    """Units and outputs at the asked times, and how it ended."""
+
+    units: Units  # a (time, n), b (time, n), r (time, n, blocks)
+    weights: np.ndarray  # (n,)
+    f: np.ndarray  # (time, J)
+    risk: np.ndarray
+    status: str
+    end: float  # on the clock of the schedule
+    steps: int
+
+
+class _Flow(eqx.Module):
+    law: Law
+    weights: jax.Array
+    second_rate: jax.Array
+    bias_rate: jax.Array
+    decay: jax.Array
+
+
+def start_units(
+    problem: Problem, d: float, level: int, edges: np.ndarray | None = None
+) -> tuple[Units, np.ndarray, bool]:
+    """Nodes of the law of units at time 0, their weights, and whether no finer rule exists.
+
+    ``level`` panels of 12 nodes in the norm, or those between given ``edges`` of |w|/scale.
+    """
+    student, start = problem.student, problem.start
+    assert student is not None and isinstance(start, RandomStart)
+    a, a_weights, _, exact = second_layer_nodes(problem, level)
+    if start.sphere or math.isinf(d):
+        r, r_weights = np.ones(1), np.ones(1)
+    else:
+        (r, r_weights), exact = length_nodes(d, level if edges is None else edges, ORDER), False
+    b, b_weights = np.zeros(1), np.ones(1)
+    if student.bias == "trained" and float(start.bias_scale) > 0:
+        b, b_weights = _normal_rule(level, len(a))
+        b, exact = float(start.bias_scale) * b, False
+    grid = [axis.ravel() for axis in np.meshgrid(a, b, float(start.scale) * r, indexing="ij")]
+    weights = (a_weights[:, None, None] * b_weights[:, None] * r_weights).ravel()
+    norms = grid[2][:, None]
+    if isinstance(problem.inputs, AnisotropicMixture):
+        share = float(problem.inputs.fraction)
+        norms = norms * np.sqrt([share, 1 - share])
+    return Units(grid[0], grid[1], norms), weights, exact
+
+
+def _normal_rule(level: int, others: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of a standard normal: Gauss panels, which kinks disturb only nearby; Gauss-Hermite if others multiply."""
+    if others > 2:
+        x, w = np.polynomial.hermite_e.hermegauss(8 * level)
+        return x, w / w.sum()
+    x, w = map(np.asarray, panel_nodes(jnp.linspace(-8.5, 8.5, 2 * level + 1), ORDER))
+    w = w * np.exp(-(x**2) / 2)
+    return x, w / w.sum()
+
+
+def unresolved(path: RadialPath, law: Law) -> np.ndarray:
+    """An estimate of the error that each panel of 12 norms makes in f, the worst over all times.
+
+    Gauss rules of 12 nodes are exact to degree 23: if the last Legendre coefficients of a panel are a share e of the
+    largest, its integral is off by about e^2.
+    """
+    x, w = np.polynomial.legendre.leggauss(ORDER)
+    basis = np.polynomial.legendre.legvander(x, ORDER - 1)
+    analysis = (np.arange(ORDER) + 0.5)[:, None] * basis.T * w
+    nodes = np.unique(np.linspace(0, len(law.labels) - 1, FEATURES).astype(int))
+    few = eqx.tree_at(lambda y: y.lengths, law, law.lengths[nodes])
+    units = Units(*map(jnp.asarray, path.units))
+    values = np.nan_to_num(np.asarray(_values(few, units)))  # (time, n, features)
+    shaped = values.reshape(len(values), -1, ORDER, values.shape[-1])
+    c = np.abs(np.einsum("kq,tpqf->tpkf", analysis, shaped))
+    tail, top = c[:, :, -2:].max(axis=2), np.maximum(c.max(axis=2), 1e-300)
+    mass = path.weights.reshape(-1, ORDER).sum(axis=1)
+    return mass * np.max(tail**2 / top, axis=(0, 2))
+
+
+@eqx.filter_jit
+def _values(law: Law, path: Units) -> jax.Array:
+    return jax.lax.map(lambda x: seen(law, x)[0].value, path)
+
+
+def drift(x: Units, flow: _Flow) -> Units:
+    """The motion of the units."""
+    inside = x._replace(r=jnp.maximum(x.r, 0.0))
+    (value, slope, pull), s = seen(flow.law, inside)
+    error = flow.law.weights * (flow.law.labels - (flow.weights * x.a) @ value)
+    speed = norm_speeds(flow.law, inside, pull, s, error) - flow.decay * inside.r
+    return Units(
+        flow.second_rate * (value @ error) - jnp.where(flow.second_rate > 0, flow.decay, 0.0) * x.a,
+        flow.bias_rate * (x.a * (slope @ error) - flow.decay * x.b),
+        jnp.where(x.r <= 0, jnp.maximum(speed, 0.0), speed),
+    )
+
+
+@eqx.filter_jit
+def _outputs(law: Law, weights: jax.Array, path: Units) -> jax.Array:
+    return jax.lax.map(lambda x: network(law, x, weights), path)
+
+
+def follow(problem: Problem, d: float, clock: np.ndarray, units: Units, weights: np.ndarray, rtol: float) -> RadialPath:
+    """Integrate the flow of given units through the asked times of the schedule's clock."""
+    student, rule = problem.student, problem.algorithm
+    assert student is not None
+    law = make_law(problem, d)
+    flow = _Flow(
+        law,
+        jnp.asarray(weights),
+        jnp.asarray(float(rule.second_layer_rate) if student.second_layer == "trained" else 0.0),  # type: ignore[union-attr]
+        jnp.asarray(1.0 if student.bias == "trained" else 0.0),
+        jnp.asarray(float(rule.weight_decay)),  # type: ignore[union-attr]
+    )
+    run = integrate(drift, Units(*map(jnp.asarray, units)), clock, flow, rtol=rtol, atol=1e-2 * rtol, solver="explicit")
+    path = run.values._replace(r=np.maximum(run.values.r, 0.0))
+    f = np.asarray(_outputs(law, flow.weights, Units(*map(jnp.asarray, path))))
+    return RadialPath(path, weights, f, np.asarray(risks(law, jnp.asarray(f))), run.status, run.end_time, run.steps)

@@ -1,0 +1,274 @@
+r"""Rotation-invariant networks on mixtures: the flow of the law of norms."""
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+
+from limitlab.algorithms.one_pass.schedules import off_the_clock, on_the_clock
+from limitlab.algorithms.requirements import check_labelled
+from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
+from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.mixtures.jko import proximal
+from limitlab.macro.mixtures.law import make_law
+from limitlab.macro.mixtures.particles import ORDER, RadialPath, follow, start_units, unresolved
+from limitlab.macro.mixtures.volumes import VolumePath, entropy, make_grid, spread, start_masses
+from limitlab.micro.march import check_memory
+from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.numerics.gauss.sphere import length_edges
+from limitlab.problems.activations.smoothers import linear_pieces
+from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
+from limitlab.problems.problem import Problem
+from limitlab.results.schema import dataset
+
+__all__ = ["RadialFlow"]
+
+LEVELS = (2, 4, 8, 16, 32)  # panels of 12 nodes in the norm of the start
+MOST_UNITS = 4096
+JKO_LEVEL = 4
+WORRY = 1e-6
+SPLITS = 14
+DATA = 128  # nodes of the data from d = 10 on
+STRETCHES = 8  # how often a grid that mass reaches the edge of is made longer
+STEP = 0.01
+
+
+class RadialFlow(AbstractLimit):
+    r"""Infinite width, vanishing steps, dimension d or infinite: the flow of the law of r = |w|/sqrt(d).
+
+    .. math:: \partial_t \bar\rho = \xi(t)\,\partial_r\big(\bar\rho\,\partial_r\Psi_\lambda(r; \bar\rho)\big)
+              + \xi(t)\,T\,(\ldots), \qquad f(|x|) = \int \sigma_{r|x|}\,\bar\rho(dr)
+
+    For an `IsotropicMixture` a start that knows no direction stays so, and the law of w reduces to that of its norm
+    (and of a and b if these are trained); at infinite d a point mass stays one. An `AnisotropicMixture` has two norms
+    and is known at infinite d. The time is t = gamma step/(p d), twice that of Mei, Montanari and Nguyen; ``risk`` is
+    half of their R.
+
+    Needs a labelled mixture, the square loss, a `RandomStart` and `OnlineSGD`.
+
+    Parameters
+    ----------
+    d
+        The dimension; math.inf by default.
+    method
+        "particles": quadrature nodes of the start carried by an adaptive ODE (the default without noise, accurate to
+        ``tolerance``). "volumes": conservative finite volumes for the density of r (the default with noise; first
+        order in the cells). "jko": proximal steps in the Wasserstein metric (first order in ``step``). The last two
+        need units without bias and with one fixed output weight.
+    nodes
+        Nodes of the start (a multiple of 12), instead of panels split until the risk moves by less than ``tolerance``.
+    tolerance, rtol
+        Change of the risk on refining the nodes that is accepted (``node_error`` says what it was); of the integrator.
+    cells, reach
+        Of the finite volumes on [0, reach]; None finds a reach that no mass leaves. If mass reaches the edge of a
+        given one the run ends there with status "failed".
+    step
+        Longest proximal step, or implicit step of the noisy density (default: 0.01, and the width of a cell). The
+        latter is shortened while the density moves, so that it adds at most 2 % to the temperature.
+    """
+
+    d: float = eqx.field(static=True, default=math.inf)
+    method: str | None = eqx.field(static=True, default=None)
+    nodes: int | None = eqx.field(static=True, default=None)
+    tolerance: float = eqx.field(static=True, default=1e-7)
+    rtol: float = eqx.field(static=True, default=1e-10)
+    cells: int = eqx.field(static=True, default=400)
+    reach: float | None = eqx.field(static=True, default=None)
+    step: float | None = eqx.field(static=True, default=None)
+
+    reference: ClassVar[str] = "mei2018mean"
+    rate: ClassVar[dict[str, float]] = {"p": -0.5}
+
+    def __check_init__(self):
+        name = type(self).__name__
+        if not (isinstance(self.d, (int, float, np.number)) and not isinstance(self.d, bool) and self.d >= 1) or (
+            math.isfinite(self.d) and self.d != int(self.d)
+        ):
+            raise InputError(f"{name}.d must be a whole number >= 1, or math.inf; got {self.d!r}.")
+        if self.method is not None:
+            check_choice(name, "method", self.method, ("particles", "volumes", "jko"))
+        if self.nodes is not None:
+            check_integer(name, "nodes", self.nodes, low=ORDER, remedy=f"Use a multiple of {ORDER}, such as 48.")
+            if self.nodes % ORDER:
+                raise InputError(f"{name}.nodes must be a multiple of {ORDER}, the nodes of a panel; got {self.nodes}.")
+        check_number(name, "tolerance", self.tolerance, low=1e-13, high=1.0, remedy="Use a tolerance such as 1e-8.")
+        check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-10.")
+        check_integer(name, "cells", self.cells, low=8, remedy="Use 400 or more.")
+        for field in ("reach", "step"):
+            if getattr(self, field) is not None:
+                check_number(
+                    name, field, getattr(self, field), low=0, open_low=True, remedy="Use a positive one, or None."
+                )
+
+    def check(self, problem: Problem) -> None:
+        name = type(self).__name__
+        check_labelled(name, problem)
+
+        def fail(needed: str, came: object, remedy: str) -> None:
+            raise LimitUndefinedError(f"{name} needs {needed}; got {came}. {remedy}")
+
+        inputs, student, T = problem.inputs, problem.student, float(problem.algorithm.temperature)  # type: ignore
+        assert student is not None
+        if not isinstance(inputs, (IsotropicMixture, AnisotropicMixture)):
+            fail("an isotropic or anisotropic mixture", repr(inputs), "Use MeanField(d=...) for samplers of your own.")
+        two_norms = isinstance(inputs, AnisotropicMixture)
+        if two_norms and math.isfinite(self.d):
+            fail("infinite dimension for an anisotropic mixture", f"d={self.d}", f"Use MeanField(d={int(self.d)}).")
+        if self.d == 1 and linear_pieces(student.activation) is not None:
+            fail("d >= 2 for an activation with kinks", "d=1", "Use MeanField(d=1).")
+        if T > 0 and math.isinf(self.d):
+            fail("a finite dimension at temperature > 0", "d=inf", "Noise moves |w|^2 by d: use RadialFlow(d=40).")
+        method = self._method(problem)
+        if T > 0 and method != "volumes":
+            fail('method="volumes" at temperature > 0', f"method={method!r}", "Leave method out.")
+        a = student.output_weights
+        plain = student.second_layer == "fixed" and student.bias == "none" and not two_norms
+        plain = plain and (np.ptp(a) == 0 if a is not None else problem.start.second_layer == "ones")  # type: ignore
+        if method != "particles" and not plain:
+            fail(
+                f"one fixed output weight, no bias and an isotropic mixture for method={method!r}",
+                f"second_layer={student.second_layer!r}, bias={student.bias!r}, {type(inputs).__name__}",
+                'Use method="particles" (temperature 0), or MeanField.',
+            )
+
+    def _method(self, problem: Problem) -> str:
+        noisy = float(problem.algorithm.temperature) > 0  # type: ignore[union-attr]
+        return self.method or ("volumes" if noisy else "particles")
+
+    def solve(self, problem: Problem, times: np.ndarray):
+        clock = on_the_clock(problem.algorithm.schedule, times)  # type: ignore[union-attr]
+        method = self._method(problem)
+        self._check_memory(method, len(times))
+        if method == "volumes":
+            return self._volumes(problem, times, clock)
+        if method == "jko":
+            units, weights, _ = start_units(problem, self.d, self._levels()[0] if self.nodes else JKO_LEVEL)
+            step = self.step or STEP
+            run = proximal(problem, self.d, clock, units, weights, step)
+            return self._dataset(problem, times, clock, run, {"step": step})
+        run, error = self._refined(problem, clock)
+        if error is not None and error > max(WORRY, self.tolerance):
+            warnings.warn(
+                f"RadialFlow: refining the nodes still moves the risk by {error:.1e} at the finest rule; trust that "
+                "many digits, or ask for earlier times.",
+                AccuracyWarning,
+                stacklevel=4,
+            )
+        return self._dataset(problem, times, clock, run, {"node_error": error, "rtol": self.rtol})
+
+    def _check_memory(self, method: str, times: int) -> None:
+        """Cells or nodes times the nodes of the data, with the stages of a step or the columns of a Jacobian."""
+        count = self.cells if method == "volumes" else self.nodes or ORDER
+        copies = {"volumes": 4, "particles": 12, "jko": count}[method]
+        needed = 8 * count * (DATA * copies + times)
+        check_memory(needed, "Use fewer cells, nodes or times.", by=f"RadialFlow ({method})")
+
+    def _levels(self) -> tuple[int, ...]:
+        return LEVELS if self.nodes is None else (self.nodes // ORDER,)
+
+    def _refined(self, problem: Problem, clock: np.ndarray) -> tuple[RadialPath, float | None]:
+        """The path at the first rule whose risk differs from the last one's by less than the tolerance."""
+        units, weights, exact = start_units(problem, self.d, self._levels()[0])
+        run = follow(problem, self.d, clock, units, weights, self.rtol)
+        if exact or self.nodes is not None:
+            return run, 0.0 if exact else None
+        one = len(np.unique(units.a)) == 1 and len(np.unique(units.b)) == 1
+        runs = self._split(problem, clock, run) if one else self._doubled(problem, clock)
+        error = None
+        for finer in runs:
+            gap = np.abs(finer.risk - run.risk)
+            error = float(np.nanmax(gap)) if np.any(np.isfinite(gap)) else 0.0
+            run = finer
+            if run.status != "ok" or error <= self.tolerance:
+                break
+        return run, error
+
+    def _doubled(self, problem: Problem, clock: np.ndarray) -> Iterator[RadialPath]:
+        """Ever finer products of rules in a, b and the norm."""
+        for level in self._levels()[1:]:
+            units, weights, _ = start_units(problem, self.d, level)
+            if len(weights) > MOST_UNITS:
+                return
+            yield follow(problem, self.d, clock, units, weights, self.rtol)
+
+    def _split(self, problem: Problem, clock: np.ndarray, run: RadialPath) -> Iterator[RadialPath]:
+        """All panels of the norm doubled once, then those quartered that a separatrix has torn apart."""
+        law, edges = make_law(problem, self.d), length_edges(self.d, 2 * self._levels()[0])
+        for _ in range(SPLITS):
+            units, weights, _ = start_units(problem, self.d, 1, edges)
+            if len(weights) > MOST_UNITS:
+                return
+            run = follow(problem, self.d, clock, units, weights, self.rtol)
+            yield run
+            errors = unresolved(run, law)
+            torn = errors > max(0.1 * self.tolerance / len(errors), 1e-3 * float(np.max(errors)))
+            cuts = [edges[:-1][torn] + share * np.diff(edges)[torn] for share in (0.25, 0.5, 0.75)]
+            edges = np.sort(np.concatenate([edges, *cuts]))
+
+    def _dataset(self, problem: Problem, times, clock, run: RadialPath, attrs: dict[str, Any]):
+        two_norms = run.units.r.shape[2] == 2
+        variables = {
+            "risk": (("time",), run.risk),
+            "r": (("time", "particle", "block"), run.units.r),
+            "weight": (("particle",), run.weights),
+            "status": ((), run.status),
+            "end_time": ((), off_the_clock(clock, times, run.end)),
+        }
+        if not two_norms:
+            variables["r"] = (("time", "particle"), run.units.r[:, :, 0])
+        assert problem.student is not None
+        if problem.student.second_layer == "trained" or np.ptp(run.units.a[0]) > 0:
+            variables["a"] = (("time", "particle"), run.units.a)
+        if problem.student.bias == "trained":
+            variables["b"] = (("time", "particle"), run.units.b)
+        if two_norms:
+            square = np.square(run.units.r)
+            variables["alignment"] = (("time",), (square[:, :, 0] / square.sum(axis=2)) @ run.weights)
+        coords = {"time": times, **({"block": ["informative", "other"]} if two_norms else {})}
+        return self._stamped(problem, variables, coords, run.steps, attrs)
+
+    def _volumes(self, problem: Problem, times: np.ndarray, clock: np.ndarray):
+        run, centres, reach = self._spread(problem, clock)
+        width = centres[1] - centres[0]
+        attrs = {"cells": self.cells, "reach": reach, "mass_error": run.mass_error}
+        if run.status == "failed":
+            attrs["note"] = f"mass reached the edge of the grid, r = {reach:g}; use a larger reach"
+        variables = {
+            "risk": (("time",), run.risk),
+            "density": (("time", "radius"), run.masses / width),
+            "status": ((), run.status),
+            "end_time": ((), off_the_clock(clock, times, run.end)),
+        }
+        rule: Any = problem.algorithm
+        if math.isfinite(self.d):
+            chaos = entropy(run.masses, centres, self.d)
+            size = run.masses @ np.square(centres)
+            variables["entropy"] = (("time",), chaos)
+            energy = run.risk + float(rule.weight_decay) * size / 2 - float(rule.temperature) * chaos
+            variables["free_energy"] = (("time",), energy)
+        return self._stamped(problem, variables, {"time": times, "radius": centres}, run.steps, attrs)
+
+    def _spread(self, problem: Problem, clock: np.ndarray) -> tuple[VolumePath, np.ndarray, float]:
+        scale = float(problem.start.scale)  # type: ignore[union-attr]
+        reach = self.reach or 1.5 * scale * (1 + 6 / math.sqrt(self.d))
+        for _ in range(STRETCHES):
+            grid = make_grid(problem, self.d, self.cells, reach)
+            masses = start_masses(problem, self.d, self.cells, reach)
+            run = spread(grid, masses, clock, self.step or reach / self.cells)
+            if run.status != "failed" or self.reach is not None:
+                break
+            reach *= 1.4
+        return run, np.asarray(grid.centres), reach
+
+    def _stamped(self, problem: Problem, variables, coords, steps: int, attrs: dict[str, Any]):
+        return dataset(
+            problem,
+            variables,
+            coords,
+            method=type(self).__name__,
+            reference=self.reference,
+            attrs={"d": self.d, "road": self._method(problem), "steps": steps, **attrs},
+        )

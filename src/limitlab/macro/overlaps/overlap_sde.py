@@ -1,0 +1,274 @@
+r"""Diffusion of the overlaps of one-pass SGD at a large but finite dimension."""
+
+import warnings
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.requirements import check_one_pass_committee
+from limitlab.errors import AccuracyWarning, InputError
+from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.overlaps.finite_size import finite_size_drift
+from limitlab.macro.overlaps.increments import increment_sum, noise_variance
+from limitlab.macro.overlaps.overlap_ode import drift
+from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.numerics.gauss.fields import AbstractFieldSum
+from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
+from limitlab.numerics.ode.rk4 import plus, runge_kutta_step
+from limitlab.numerics.trees import as_arrays
+from limitlab.problems.problem import Problem
+from limitlab.results.schema import overlap_dataset
+from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
+
+__all__ = ["OverlapSDE", "draw", "feasible", "noise"]
+
+FEW = 5  # dimensions per unit, below which an expansion in 1/d is not to be trusted
+LONGEST_STEP, FEWEST_STEPS = 0.05, 1000  # a long run takes longer steps where the drift turns slowly
+TURN = 0.25  # largest step times the local rate |db|/|dY|: leaves a relative error of about TURN^2/24 in the variance
+SOFT_START = 64  # the first step is this much shorter, because the local rate is not yet known
+FORGET = 0.7  # how fast a past rate is forgotten: steps grow by at most 1/FORGET each
+BOUND = 1e8  # an overlap beyond it counts as diverged, as in `integrate`
+ROUNDING = 1e-10  # a negative eigenvalue above -ROUNDING is rounding, not an infeasible point
+BLOCK = 2**24  # numbers held at once by the drifts of a block of paths (128 MiB)
+
+
+def draw(overlaps: Overlaps, key: jax.Array, samples: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Fields (B, p+k), label noise (B,) and fair signs (B,) of fresh samples."""
+    n = overlaps.Q.shape[0] + overlaps.P.shape[0]
+    g = jax.random.normal(key, (samples, n + 2))  # one call: the generator is what takes longest to compile
+    return g[:, :n] @ gram_factor(overlaps.omega).T, g[:, n], jnp.sign(g[:, n + 1])
+
+
+def noise(problem: Problem, overlaps: Overlaps, s: jax.Array, z: jax.Array, signs: jax.Array) -> Overlaps:
+    r"""A random displacement with mean zero and covariance exactly :math:`\Sigma = \mathrm{cov}(X)`.
+
+    .. math:: \xi = \frac{1}{\sqrt{B-1}} \sum_{b=1}^{B} \eta_b (X_b - \bar X), \qquad \eta_b = \pm 1
+
+    over the B fresh samples of `draw`: white noise over sample space instead of a square root of Sigma, whose
+    entries would be moments of up to eight fields. Given the samples the covariance is the sample covariance of X,
+    which is Sigma on average; third moments vanish, and the excess fourth moment is that of X divided by about B,
+    so that the sum over many steps is normal.
+    """
+    # sum_b eta_b (X_b - mean X) = sum_b (eta_b - mean eta) X_b
+    return increment_sum(problem, overlaps, s, z, (signs - jnp.mean(signs)) / jnp.sqrt(len(z) - 1.0))
+
+
+def feasible(overlaps: Overlaps, P_inverse: jax.Array, spherical: bool) -> tuple[Overlaps, jax.Array]:
+    r"""The nearest overlaps that some weights have, at the same M and P, and whether anything was changed.
+
+    The part of the students orthogonal to the teacher has Gram matrix :math:`Q - M P^+ M^T`; its negative
+    eigenvalues are set to zero. On the sphere each row is then rescaled to Q_ii = 1, as the rule itself does.
+    """
+    inside = overlaps.M @ P_inverse @ overlaps.M.T
+    rest = overlaps.Q - inside
+    fixed = jnp.maximum(rest, 0.0) if rest.shape[0] == 1 else nearest_psd(rest)
+    moved = jnp.max(jnp.abs(fixed - rest)) > ROUNDING * (1 + jnp.max(jnp.abs(overlaps.Q)))
+    Q, M = inside + fixed, overlaps.M
+    if spherical:
+        norm = jnp.sqrt(jnp.diagonal(Q))
+        Q, M = Q / (norm[:, None] * norm[None, :]), M / norm[:, None]
+        Q = Q.at[jnp.diag_indices_from(Q)].set(1.0)
+    return Overlaps((Q + Q.T) / 2, M, overlaps.P, overlaps.a), moved
+
+
+class _Path(eqx.Module):
+    """One path on its way: ``pending`` is the time by which the deterministic flow lags behind ``time``."""
+
+    overlaps: Overlaps
+    time: jax.Array
+    pending: jax.Array
+    rate: jax.Array
+    steps: jax.Array
+    corrections: jax.Array
+    alive: jax.Array
+
+
+def _step(
+    args: Any, path: _Path, key: jax.Array, P_inverse: jax.Array, d, longest, target, samples: int, corrected: bool
+) -> _Path:
+    """Half a step of flow (joined to the half left over from the last step), noise, half a step of flow pending.
+
+    At the target itself the step has no length: only the pending flow is done.
+    """
+    problem, sums = args
+    left = target - path.time
+    pieces = jnp.ceil(left / jnp.minimum(longest, TURN / path.rate) * (1 - 1e-12))
+    h = left / jnp.maximum(pieces, 1.0)
+    middle, rate = runge_kutta_step(lambda y: drift(problem, sums, y), path.overlaps, path.pending + h / 2)
+    middle, _ = feasible(middle, P_inverse, problem.algorithm.spherical)
+    s, z, signs = draw(middle, jax.random.fold_in(key, path.steps), samples)
+    after = plus(middle, jnp.sqrt(h * noise_variance(problem, d)), noise(problem, middle, s, z, signs))
+    if corrected:
+        after = plus(after, h, finite_size_drift(problem, sums, middle, d, s, z))
+    after, moved = feasible(after, P_inverse, problem.algorithm.spherical)
+    entries = jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(after)])
+    alive = jnp.all(jnp.isfinite(entries)) & (jnp.max(jnp.abs(entries)) < BOUND)
+    keep = jax.tree.map(lambda new, old: jnp.where(alive, new, old), after, path.overlaps)
+    now = jnp.where(pieces <= 1, target, path.time + h)
+    rate = jnp.maximum(jnp.where(jnp.isfinite(rate), rate, 0.0), FORGET * path.rate)
+    return _Path(keep, now, h / 2, rate, path.steps + 1, path.corrections + moved, alive)
+
+
+@eqx.filter_jit
+def _begin(problem: Problem, seed: Any, index: jax.Array, d: Any) -> tuple[Overlaps, jax.Array]:
+    stream = jax.random.fold_in(jax.random.key(seed), 3)  # 0: starts; 1, 2: simulate
+    keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(index)
+    return jax.vmap(lambda r: initial_overlaps(problem, start_key(seed, r), d))(index), keys
+
+
+@eqx.filter_jit
+def _advance(
+    args: Any, paths: _Path, keys: jax.Array, d, longest, target, samples: int, corrected: bool, block: int
+) -> _Path:
+    """All paths to the time ``target`` (traced: one compilation serves all save times), ``block`` at a time."""
+
+    def one(path: _Path, key: jax.Array) -> _Path:
+        P_inverse = pseudo_inverse(path.overlaps.P)
+        return jax.lax.while_loop(
+            lambda p: p.alive & ((p.time < target) | (p.pending > 0)),
+            lambda p: _step(args, p, key, P_inverse, d, longest, target, samples, corrected),
+            path,
+        )
+
+    if block == len(keys):
+        return jax.vmap(one)(paths, keys)
+    return jax.lax.map(lambda x: one(*x), (paths, keys), batch_size=block)
+
+
+def _block(sums: AbstractFieldSum, samples: int, replicas: int) -> int:
+    """How many paths move side by side, so that their drifts fit into memory."""
+    n, p = sums.p + sums.k, sums.p
+    nodes = getattr(sums, "rule", None)
+    if nodes is not None:
+        numbers = 4 * n * len(nodes.weights)
+    else:
+        numbers = 8 * (p * n) ** 2 * (10**4 if "mixture" in sums.name else 1)
+    most = max(1, BLOCK // (numbers + 4 * n * samples))
+    # A divisor: a remainder would be a second shape to compile.
+    return max(b for b in range(1, replicas + 1) if b <= most and replicas % b == 0)
+
+
+class OverlapSDE(AbstractLimit):
+    r"""Online SGD of committees at large finite d: the ODE plus the fluctuations of the samples.
+
+    .. math::
+        dY = E[X]\, dt + \sqrt{\frac{\gamma}{p d B}}\; \Sigma^{1/2} dB_t, \qquad
+        \Sigma = E[XX^T] - E[X]E[X]^T, \qquad Y = (M, Q, a)
+
+    with X the increment of `increments` (batches of B samples) and Sigma the full matrix: one sample moves all
+    overlaps together. Needs what `OverlapODE` needs. Time: t = gamma * step / (p d).
+
+    Parameters
+    ----------
+    d
+        Dimension, at least p + k: sets the size of the noise and the law of the start.
+    replicas, seed
+        Number of paths. ``simulate`` with the same seed and d starts from the same overlaps.
+    step
+        The longest step of time; None means 0.05, or a thousandth of the last time if that is more. Steps are also at
+        most a quarter of the time in which the drift turns, path by path, whatever is asked for here.
+    samples
+        Draws per step that make the noise of one path. Its covariance is exact for any number; more draws bring a
+        single step closer to a normal law.
+    corrected
+        True takes for E[X] the mean of a step at dimension d (`finite_size`): means over paths are then right up to
+        O(1/d^2). False leaves out the O(1/d) part, which is as large as what the noise itself does to the mean.
+    method
+        Gaussian moments of the drift, as in `OverlapODE`.
+
+    Notes
+    -----
+    A step is symmetric: half a step of the drift by Runge-Kutta, `noise`, half a step of the drift. Its error in
+    means and variances is O(h^4) + O(h^2/d) + O(h/d^2). After every step the overlaps are put back among those
+    that some weights have (`feasible`); the attribute ``corrections`` counts how often that changed anything.
+    Variances, themselves O(1/d), are right up to O(1/d^2): their relative error is O(1/d), about 12/d for squares on
+    the sphere. Functions without closed form pay four to seven quadratures per step and path;
+    tanh and sigmoid are slow as well (their closed form is a mixture).
+    """
+
+    d: float = 1000
+    replicas: int = eqx.field(static=True, default=64)
+    seed: int = eqx.field(static=True, default=0)
+    step: float | None = None
+    samples: int = eqx.field(static=True, default=64)
+    corrected: bool = eqx.field(static=True, default=True)
+    method: str = eqx.field(static=True, default="auto")
+
+    reference: ClassVar[str] = "arnaboldi2023escaping"
+    # Weak: of expectations over paths, not path by path. It is -1 without the correction.
+    rate: ClassVar[dict[str, float]] = {"d": -2.0}
+
+    def __check_init__(self):
+        check_number("OverlapSDE", "d", self.d, low=1, remedy="It is the dimension, which sets the noise.")
+        check_integer("OverlapSDE", "replicas", self.replicas, low=1, remedy="Ask for at least one path.")
+        check_integer("OverlapSDE", "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_integer("OverlapSDE", "samples", self.samples, low=2, remedy="A sample covariance needs two draws.")
+        check_choice("OverlapSDE", "method", self.method, ("auto", "closed", "quadrature"))
+        if self.step is not None:
+            check_number("OverlapSDE", "step", self.step, low=0, open_low=True, remedy="None chooses it.")
+
+    def check(self, problem: Problem) -> None:
+        check_one_pass_committee("OverlapSDE", problem)
+
+    def solve(self, problem: Problem, times: np.ndarray):
+        n = problem.student.width + problem.teacher.width  # type: ignore[union-attr]
+        if self.d < n:
+            raise InputError(
+                f"OverlapSDE.d must be at least {n}, the number of student and teacher units; got {self.d:g}. "
+                'Below it the noise is not small: use simulate(..., representation="overlaps").'
+            )
+        if self.d < FEW * n:
+            warnings.warn(
+                f"OverlapSDE is an expansion in 1/d; at d = {self.d:g} with {n} units its means may be far "
+                'off. simulate(..., representation="overlaps") is exact and as cheap there.',
+                AccuracyWarning,
+                stacklevel=2,
+            )
+        longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
+        live = as_arrays(problem)
+        # The start is not part of the motion: without it one compilation serves all kinds of start.
+        args = (eqx.tree_at(lambda p: p.start, live, None), as_arrays(error_sum(problem, self.method)))
+        dimension, reach = jnp.asarray(float(self.d)), jnp.asarray(float(longest))
+        begin, keys = _begin(live, jnp.asarray(self.seed), jnp.arange(self.replicas), dimension)
+        zero, count = jnp.zeros(self.replicas), jnp.zeros(self.replicas, int)
+        rate = SOFT_START * TURN / reach + zero
+        paths = _Path(begin, zero, zero, rate, count, count, jnp.ones(self.replicas, bool))
+        block = _block(args[1], self.samples, self.replicas)
+        views = []
+        for target in times.tolist():
+            end = jnp.asarray(target)
+            paths = _advance(args, paths, keys, dimension, reach, end, self.samples, self.corrected, block)
+            o = paths.overlaps
+            views.append([_blank(np.asarray(x), np.asarray(paths.alive)) for x in (o.Q, o.M, o.a)])
+        P = np.broadcast_to(np.asarray(begin.P), (len(times), *begin.P.shape))
+        Q, M, a = (np.stack(x) for x in zip(*views, strict=True))
+        path = jax.tree.unflatten(jax.tree.structure(begin), [Q, M, P, a])
+        alive, end = np.asarray(paths.alive), np.asarray(paths.time)
+        return overlap_dataset(
+            problem,
+            times,
+            path,
+            risks(*args, path),
+            status=["ok" if x else "diverged" for x in alive],
+            end_time=np.where(alive, times[-1], end).tolist(),
+            method="OverlapSDE",
+            reference=self.reference,
+            replicated=True,
+            attrs={
+                "d": float(self.d),
+                "seed": self.seed,
+                "step": float(longest),
+                "steps": int(np.max(paths.steps)),
+                "samples": self.samples,
+                "corrected": int(self.corrected),
+                "corrections": int(np.sum(paths.corrections)),
+                "gaussian_moments": args[1].name,
+            },
+        )
+
+
+def _blank(values: np.ndarray, alive: np.ndarray) -> np.ndarray:
+    return np.where(alive.reshape(-1, *[1] * (values.ndim - 1)), values, np.nan)

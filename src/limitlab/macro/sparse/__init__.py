@@ -1,0 +1,1 @@
+"""Sparse targets of the hypercube: the dimension-free flow."""

@@ -1,0 +1,125 @@
+"""Quadrature nodes for the law of the neurons at the start: second layer a, latent weights u, norm s of the rest."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from limitlab.problems.problem import Problem
+from limitlab.problems.sparse.target import SparseTarget
+from limitlab.problems.starts import RandomStart
+
+__all__ = ["Nodes", "latent_nodes", "second_layer_nodes", "start_nodes"]
+
+ORDER = 12  # Gauss nodes of a panel
+FARTHEST = 8.5  # of a Gaussian second layer
+
+
+class Nodes(NamedTuple):
+    """Values at time 0, weights that sum to 1; ``even``: a and -a weigh the same; ``exact``: no finer rule exists."""
+
+    a: np.ndarray
+    u: np.ndarray
+    s: np.ndarray
+    weights: np.ndarray
+    even: bool
+    exact: bool
+
+
+def _panels(level: int, end: float) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss nodes on (0, end) in ``level`` panels to 1, graded towards 0, where a layer forms: small |a| are slow."""
+    edges = np.concatenate([[0.0], np.geomspace(0.16 / level, 1.0, level)]) if level > 1 else np.array([0.0, 1.0])
+    if end > 1:
+        edges = np.concatenate([edges, np.geomspace(1.0, end, 1 + max(2, level))[1:]])
+    x, w = np.polynomial.legendre.leggauss(ORDER)
+    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
+    return (middle + half * x).ravel(), (half * w).ravel()
+
+
+def second_layer_nodes(problem: Problem, level: int) -> tuple[np.ndarray, np.ndarray, bool, bool]:
+    """Nodes and weights of the law of a at the start, whether it is even, and whether the rule is exact."""
+    student, start = problem.student, problem.start
+    assert student is not None and isinstance(start, RandomStart)
+    if student.output_weights is not None:
+        values, counts = np.unique(student.output_weights, return_counts=True)
+        even = bool(np.array_equal(values, -values[::-1]) and np.array_equal(counts, counts[::-1]))
+        return values, counts / counts.sum(), even, True
+    if start.second_layer == "ones":
+        return np.ones(1), np.ones(1), False, True
+    if start.second_layer == "rademacher":
+        return np.array([-1.0, 1.0]), np.array([0.5, 0.5]), True, True
+    gaussian = start.second_layer == "gaussian"
+    a, w = _panels(level, FARTHEST if gaussian else 1.0)
+    w = w * (np.exp(-(a**2) / 2) if gaussian else 1.0)
+    a, w = np.concatenate([-a[::-1], a]), np.concatenate([w[::-1], w])
+    return a, w / w.sum(), True, False
+
+
+def start_nodes(problem: Problem, level: int) -> Nodes:
+    """Infinite dimension: u = 0 and s = scale."""
+    a, weights, even, exact = second_layer_nodes(problem, level)
+    target = problem.teacher
+    assert isinstance(target, SparseTarget)
+    scale = float(problem.start.scale)  # type: ignore[union-attr]
+    return Nodes(a, np.zeros((len(a), target.latent)), np.full(len(a), scale), weights, even, exact)
+
+
+def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: int | None, seed: int) -> Nodes:
+    r"""Dimension d: :math:`u \sim N(0, \kappa^2 I_P/d)`, :math:`s^2 = \kappa^2\chi^2_{d-P}/d`.
+
+    A product of Gauss rules (``order`` nodes in each latent direction, ``order - 2`` in s), or ``particles`` scrambled
+    Sobol points in all coordinates, each with its mirror image in u.
+    """
+    target, start = problem.teacher, problem.start
+    assert isinstance(target, SparseTarget) and isinstance(start, RandomStart)
+    P = target.latent
+    if particles is not None:
+        return _sobol(problem, d, particles, seed)
+    a, weights, even, _ = second_layer_nodes(problem, level)
+    x, w = np.polynomial.hermite_e.hermegauss(order)
+    w = w / w.sum()
+    chi, chi_weights = _chi_square(d - P, order - 2)
+    grids = np.meshgrid(np.arange(len(a)), np.arange(len(chi)), *[np.arange(order)] * P, indexing="ij")
+    index = [grid.ravel() for grid in grids]
+    total = weights[index[0]] * chi_weights[index[1]]
+    for axis in index[2:]:
+        total = total * w[axis]
+    g = np.stack([x[axis] for axis in index[2:]], axis=1) if P else np.zeros((len(total), 0))
+    return _placed(a[index[0]], g, chi[index[1]], total, even, start, d)
+
+
+def _chi_square(freedom: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss nodes of a chi-square law, from the recurrence of the Laguerre polynomials."""
+    if freedom == 0:
+        return np.zeros(1), np.ones(1)
+    k, alpha = np.arange(count), freedom / 2 - 1
+    off = np.sqrt(k[1:] * (k[1:] + alpha))
+    x, vectors = np.linalg.eigh(np.diag(2 * k + 1 + alpha) + np.diag(off, 1) + np.diag(off, -1))
+    return 2 * x, vectors[0] ** 2
+
+
+def _placed(a, g, chi, weights, even: bool, start: RandomStart, d: int) -> Nodes:
+    norm = np.sum(g**2, axis=1) + chi if start.sphere else float(d)
+    scale = float(start.scale)
+    return Nodes(a, scale * g / np.sqrt(norm)[..., None], scale * np.sqrt(chi / norm), weights, even, False)
+
+
+def _sobol(problem: Problem, d: int, particles: int, seed: int) -> Nodes:
+    from scipy.special import gammaincinv, ndtri
+    from scipy.stats import qmc
+
+    target, start, student = problem.teacher, problem.start, problem.student
+    assert isinstance(target, SparseTarget) and isinstance(start, RandomStart) and student is not None
+    P = target.latent
+    half = max(1, particles // 2)
+    points = qmc.Sobol(P + 2, scramble=True, rng=np.random.default_rng(seed)).random(half)
+    points = np.clip(points, 1e-12, 1 - 1e-12)
+    if student.output_weights is None and start.second_layer in ("uniform", "gaussian"):
+        a = 2 * points[:, 0] - 1 if start.second_layer == "uniform" else ndtri(points[:, 0])
+    else:
+        values, shares, _, _ = second_layer_nodes(problem, 1)
+        a = values[np.minimum(np.searchsorted(np.cumsum(shares), points[:, 0]), len(values) - 1)]
+    chi = 2 * gammaincinv((d - P) / 2, points[:, 1]) if d > P else np.zeros(half)
+    g = ndtri(points[:, 2:])
+    even = second_layer_nodes(problem, 1)[2]
+    a, chi, g = np.concatenate([a, a]), np.concatenate([chi, chi]), np.concatenate([g, -g])
+    return _placed(a, g, chi, np.full(len(a), 1 / len(a)), even, start, d)

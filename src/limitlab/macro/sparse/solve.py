@@ -1,0 +1,173 @@
+"""From the nodes of a start to a result: the flow in time, the second phase of layer-wise training, the Dataset."""
+
+import dataclasses
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
+from limitlab.macro.sparse.flow import NARROWEST, Flow, Particles, drift, make_flow, network, width, with_width
+from limitlab.macro.sparse.nodes import Nodes
+from limitlab.macro.sparse.step_noise import Kicked, kicked_drift, residual
+from limitlab.numerics.cube import walsh
+from limitlab.numerics.gauss.panels import normal_nodes
+from limitlab.numerics.ode.integrate import integrate
+from limitlab.problems.activations.smoothers import linear_pieces
+from limitlab.problems.problem import Problem
+from limitlab.problems.sparse.target import SparseTarget
+from limitlab.results.schema import dataset
+
+__all__ = ["Path", "solve_path", "sparse_dataset"]
+
+WIDENINGS = 4
+
+
+class Path(NamedTuple):
+    """Neurons and outputs at the asked times, and how it ended."""
+
+    a: np.ndarray  # (time, n)
+    u: np.ndarray  # (time, n, P)
+    s: np.ndarray  # (time, n)
+    weights: np.ndarray  # (n,)
+    f: np.ndarray  # (time, 2^P)
+    status: str
+    end_time: float
+    steps: int
+    residual: np.ndarray | None = None  # (time,): the risk that steps and finite width make on the other coordinates
+
+
+@eqx.filter_jit
+def _outputs(flow: Flow, a: jax.Array, u: jax.Array, s: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda x: network(flow, *x), (a, u, s))
+
+
+@eqx.filter_jit
+def _residuals(flow: Flow, path: Kicked) -> jax.Array:
+    return jax.lax.map(lambda x: residual(flow, x), path)
+
+
+@eqx.filter_jit
+def _lone(student: Any, flow: Flow, a: jax.Array, u: jax.Array, s: jax.Array) -> jax.Array:
+    r"""What finitely many neurons add to the risk by themselves: :math:`E[a^2 E_z \mathrm{Var}\,\sigma(m + sG)]/2p`."""
+    G, weights = map(jnp.asarray, normal_nodes(0.15))
+
+    def at(x):
+        a, u, s = x
+
+        def one(neuron):
+            a, u, s = neuron
+            value = student.activation((u @ flow.points.T)[:, None] + s * G)
+            return a**2 * jnp.mean(value**2 @ weights - (value @ weights) ** 2)
+
+        return flow.weights @ jax.lax.map(one, (a, u, s)) / (2 * student.width)
+
+    return jax.lax.map(at, (a, u, s))
+
+
+def solve_path(
+    problem: Problem, times: np.ndarray, nodes: Nodes, *, rtol: float, corrected: bool = False, symmetric: bool = True
+) -> Path:
+    """Integrate the flow from the nodes; ``symmetric`` keeps the symmetries of the target exactly."""
+    rule = problem.algorithm
+    switch = float(rule.switch_time) if isinstance(rule, LayerwiseSGD) else np.inf
+    asked = np.append(times[times < switch], switch) if np.isfinite(switch) else times
+    widest = max(1.0, float(np.max(nodes.s)))
+    for _ in range(WIDENINGS):  # a rule for wider Gaussians, if s outgrew the one at hand
+        flow = make_flow(problem, nodes.weights, even=nodes.even, widest=widest)
+        if not symmetric:
+            flow = dataclasses.replace(flow, projector=jnp.eye(flow.points.shape[1]))
+        path = _kicked(problem, flow, nodes, asked, rtol) if corrected else _plain(flow, nodes, asked, rtol)
+        reached = float(np.nanmax(path.s)) if np.any(np.isfinite(path.s)) else 0.0
+        if reached <= flow.smoother.widest() or reached > 1e3:
+            break
+        widest = 1.5 * reached
+    return path if not np.isfinite(switch) else _second_phase(problem, times, path, flow)
+
+
+def _plain(flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
+    start = Particles(jnp.asarray(nodes.a), jnp.asarray(nodes.u), with_width(flow, nodes.s))
+    run = integrate(drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
+    s = width(flow, jnp.asarray(run.values.r))
+    f = _outputs(flow, jnp.asarray(run.values.a), jnp.asarray(run.values.u), s)
+    return Path(
+        run.values.a, run.values.u, np.asarray(s), nodes.weights, np.asarray(f), run.status, run.end_time, run.steps
+    )
+
+
+def _kicked(problem: Problem, flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
+    n = len(nodes.a)
+    start = Kicked(*map(jnp.asarray, (nodes.a, nodes.u, nodes.s**2, np.zeros((n, n)))))
+    run = integrate(kicked_drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
+    values = jax.tree.map(jnp.asarray, run.values)
+    s = jnp.sqrt(jnp.maximum(values.q, 0.0))
+    f = np.asarray(_outputs(flow, values.a, values.u, s))
+    left = np.asarray(_residuals(flow, values)) + np.asarray(_lone(problem.student, flow, values.a, values.u, s))
+    a, u = run.values.a, run.values.u
+    return Path(a, u, np.asarray(s), nodes.weights, f, run.status, run.end_time, run.steps, left)
+
+
+def _second_phase(problem: Problem, times: np.ndarray, first: Path, flow) -> Path:
+    """The second layer alone, in closed form: ridge, or the linear flow with kernel K = E[sigma sigma']."""
+    rule: Any = problem.algorithm
+    later = times >= rule.switch_time
+    first = first._replace(residual=None)  # the noise of the second phase is not followed
+    a, u, s, f = (np.concatenate([x[:-1], np.repeat(x[-1:], np.sum(later), axis=0)]) for x in (*first[:3], first.f))
+    if first.status != "ok":
+        lost = np.append(first.f[:-1, 0], np.full(np.sum(later), np.nan))
+        a, u, s, f = (np.where(np.isnan(lost).reshape(-1, *[1] * (x.ndim - 1)), np.nan, x) for x in (a, u, s, f))
+        return first._replace(a=a, u=u, s=s, f=f)
+    values = np.asarray(
+        flow.smoother(jnp.asarray(first.u[-1]) @ flow.points.T, jnp.asarray(first.s[-1])[:, None]).value
+    )
+    root, size = np.sqrt(first.weights), values.shape[1]
+    left, sing, right = np.linalg.svd(root[:, None] * values / np.sqrt(size), full_matrices=False)
+    y = np.asarray(flow.target) / np.sqrt(size)
+    for i in np.nonzero(later)[0]:
+        if rule.penalty is None:
+            b = root * first.a[-1]
+            t = rule.second_layer_rate * (times[i] - rule.switch_time)
+            gain = np.where(sing**2 * t < 1e-12, sing * t, -np.expm1(-(sing**2) * t) / np.maximum(sing, 1e-300))
+            b = b + left @ (gain * (right @ (y - (left * sing @ right).T @ b)))
+        elif times[i] > rule.switch_time:
+            b = left @ (sing / (sing**2 + rule.penalty) * (right @ y))
+        else:
+            continue
+        a[i] = b / root
+        f[i] = (right.T @ (sing * (left.T @ b))) * np.sqrt(size)
+    return first._replace(a=a, u=u, s=s, f=f, end_time=float(times[-1]))
+
+
+def sparse_dataset(limit: Any, problem: Problem, times: np.ndarray, path: Path, attrs: dict):
+    """The result of a limit in the schema; ``step_noise`` is gamma/(p b), by which finite steps differ from it."""
+    target, rule = problem.teacher, cast(Any, problem.algorithm)
+    assert isinstance(target, SparseTarget)
+    if linear_pieces(problem.student.activation) is not None and np.nanmin(path.s) <= NARROWEST:  # type: ignore[union-attr]
+        attrs = {**attrs, "kink_error": NARROWEST}  # a neuron slides along its kink: f moves by about a tenth of this
+    latent = 0.5 * np.mean(np.square(target.values - path.f), axis=1)
+    noise = float(problem.channel.variance)  # type: ignore[attr-defined]
+    return dataset(
+        problem,
+        {
+            "risk": (("time",), latent + noise / 2 + (0.0 if path.residual is None else path.residual)),
+            "latent_risk": (("time",), latent),
+            "fourier": (("time", "term"), walsh(path.f)),
+            "a": (("time", "particle"), path.a),
+            "u": (("time", "particle", "latent"), path.u),
+            "s": (("time", "particle"), path.s),
+            "weight": (("particle",), path.weights),
+            "status": ((), path.status),
+            "end_time": ((), path.end_time),
+        },
+        {"time": times, "term": target.term_names, "latent": [f"z{i}" for i in target.variables]},
+        method=type(limit).__name__,
+        reference=limit.reference,
+        attrs={
+            "steps": path.steps,
+            "rtol": limit.rtol,
+            "step_noise": float(rule.learning_rate) / (problem.student.width * rule.batch_size),  # type: ignore[union-attr]
+            **attrs,
+        },
+    )

@@ -1,0 +1,1 @@
+"""Over-parametrised phase retrieval: the flow of A = WW^T/m."""

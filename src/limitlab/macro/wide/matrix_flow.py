@@ -1,0 +1,145 @@
+r"""Over-parametrised phase retrieval: the closed flow of the student's matrix A = WW^T/m."""
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+import equinox as eqx
+import numpy as np
+
+from limitlab.algorithms.wide_requirements import check_wide, loss_prefactor, wide_clock
+from limitlab.errors import InputError
+from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.wide.factor_flow import FactorFlow
+from limitlab.micro.glm_data import check_glm
+from limitlab.micro.march import check_memory
+from limitlab.micro.wide_data import Instance, draw_instance, look, start_factor, wide_dataset
+from limitlab.micro.wide_descent import NOTHING, descend, warn_if_unstable
+from limitlab.numerics.checks import check_choice, check_integer, check_number, whole_steps
+from limitlab.numerics.ode.extrapolation import March, follow
+from limitlab.numerics.threads import one_thread
+from limitlab.problems.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["MatrixFlow", "flow"]
+
+COPIES = 12  # of an n x n matrix, at the peak of a step
+
+
+def flow(instance: Instance, V: np.ndarray, s: np.ndarray, rtol: float = 1e-8) -> March:
+    """Factors V of A at increasing values of s, dA/ds = S A + A S, from V at s = 0."""
+    with one_thread():
+        return follow(lambda y: FactorFlow(instance.X, instance.b, y), V, s, rtol=rtol)
+
+
+class MatrixFlow(AbstractLimit):
+    r"""Gradient flow of a committee of m squares on a given data set of phase retrieval, for any m up to infinity.
+
+    .. math:: \frac{dA}{dt} = 4\kappa\,(S A + A S), \qquad S = \sum_\mu r_\mu x_\mu x_\mu^T, \quad
+              r_\mu = (x_\mu \cdot w^*)^2 - x_\mu^T A x_\mu
+
+    It is exact at finite d and closed in A = WW^T/m, a d x d matrix, so that its cost does not depend on m. Width
+    infinity starts at A = scale^2 I; m < d keeps the rank m. Data, teacher and start of a replica are those of
+    ``simulate`` with the same d and seed.
+
+    Needs noiseless labels without a sign, a student ``Committee(width=m, activation="square")``, free weights
+    (``GradientDescent(..., spherical=False)``), and a loss kappa r^2: ``PhaseRetrievalLoss(kappa)`` on `Modulus`
+    labels (whose f^2 is then the student's output), or ``SquareLoss()`` on `SquaredModulus` (kappa = 1/2).
+
+    Time: t = learning_rate * step / m, that of a single unit for m = 1; a learning rate in proportion to m moves all
+    widths alike. On the clock s of dA/ds = S A + A S, s = 4 kappa t (attribute ``s_per_time``): s = t for the
+    prefactor 1/4. With the time lr * step of the unscaled flow it is s = 4 kappa lr step/m.
+
+    Gives ``risk``, ``train_loss`` and ``error`` = \|A - A*\|^2/\|A*\|^2 by time and replica; ``success``: an error
+    below 0.01 at an asked time, and ``success_time``, the first such time (infinite if there is none).
+
+    Parameters
+    ----------
+    d
+        Input dimension; there is no limit of infinite d here.
+    width
+        m of the start: None takes the student's, ``math.inf`` a student of infinite width.
+    replicas, seed
+        How many data sets, each with its own teacher and start.
+    scheme
+        "flow": learning rate to 0, by a stiff solver whose steps grow as the flow slows down. "descent": the very
+        steps of gradient descent, A <- (1 + eps S) A (1 + eps S) with eps = 4 kappa learning_rate/(student's width).
+    rtol
+        Error of a step of the flow, relative to the norm of W.
+    """
+
+    d: int = eqx.field(static=True, default=20)
+    width: float | None = eqx.field(static=True, default=None)
+    replicas: int = eqx.field(static=True, default=1)
+    seed: int = eqx.field(static=True, default=0)
+    scheme: str = eqx.field(static=True, default="flow")
+    rtol: float = eqx.field(static=True, default=1e-8)
+
+    reference: ClassVar[str] = "saraomannelli2020optimization"
+    rate: ClassVar[dict[str, float]] = {"width": -0.5}  # of a run at finite width from one with width=inf
+
+    def __check_init__(self):
+        check_integer("MatrixFlow", "d", self.d, low=2, remedy="It is the input dimension.")
+        check_integer("MatrixFlow", "replicas", self.replicas, low=1, remedy="Ask for at least one data set.")
+        check_integer("MatrixFlow", "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_choice("MatrixFlow", "scheme", self.scheme, ("flow", "descent"))
+        check_number("MatrixFlow", "rtol", self.rtol, low=1e-12, high=1e-3, remedy="Use a tolerance such as 1e-8.")
+        width = self.width
+        if width is not None and not _is_width(width):
+            raise InputError(
+                f"MatrixFlow.width must be a whole number >= 1, math.inf, or None for the student's; got {width!r}."
+            )
+
+    def check(self, problem: Problem) -> None:
+        check_wide("MatrixFlow", problem)
+
+    def start(self, problem: Problem, replica: int) -> tuple[Instance, np.ndarray]:
+        """Data set of a replica, and V (d, min(m, d)) with A(0) = V V^T."""
+        width = problem.student.width if self.width is None else self.width  # type: ignore[union-attr]
+        instance = draw_instance("MatrixFlow", problem, self.d, self.seed, replica)
+        return instance, start_factor(problem, self.d, self.seed, replica, width)
+
+    def solve(self, problem: Problem, times: np.ndarray) -> "xr.Dataset":
+        n = check_glm("MatrixFlow", problem, self.d)
+        check_memory(8 * COPIES * n**2, f"It solves for n = {n} unknowns at each step. Use a smaller d.", "MatrixFlow")
+        width = problem.student.width if self.width is None else self.width  # type: ignore[union-attr]
+        run = self._descent if self.scheme == "descent" else self._flow
+        seen, status, end, steps = zip(*(run(problem, times, r) for r in range(self.replicas)), strict=True)
+        return wide_dataset(
+            problem,
+            times,
+            list(seen),
+            list(status),
+            list(end),
+            method=f"MatrixFlow ({self.scheme})",
+            attrs={
+                "d": self.d,
+                "n": n,
+                "seed": self.seed,
+                "width": "infinite" if math.isinf(width) else int(width),
+                "rtol": self.rtol,
+                "steps": max(steps),
+            },
+        )
+
+    def _flow(self, problem: Problem, times: np.ndarray, replica: int):
+        instance, V = self.start(problem, replica)
+        kappa = loss_prefactor(problem)
+        run = flow(instance, V, 4 * kappa * times, self.rtol)
+        seen = [NOTHING if state is None else look(instance, state, kappa) for state in run.states]
+        return seen, run.status, run.end / (4 * kappa), run.steps
+
+    def _descent(self, problem: Problem, times: np.ndarray, replica: int):
+        instance, V = self.start(problem, replica)
+        if replica == 0:
+            warn_if_unstable("MatrixFlow", problem, instance)
+        clock = wide_clock(problem)
+        run = descend(problem, instance, V, whole_steps(times, clock))
+        return run.seen, run.status, times[-1] if run.status == "ok" else run.end * clock, run.end
+
+
+def _is_width(width: object) -> bool:
+    if isinstance(width, bool) or not isinstance(width, (int, float, np.integer, np.floating)):
+        return False
+    return float(width) >= 1 and (math.isinf(width) or float(width).is_integer())

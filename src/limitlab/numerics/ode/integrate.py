@@ -1,0 +1,223 @@
+"""Adaptive integration that reports how it ended instead of raising or returning NaN in silence."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from limitlab.numerics.ode.dopri8 import RAN_AWAY, STALLED, TOO_MANY, March, march, march_many
+
+__all__ = ["Integration", "integrate", "integrate_many"]
+
+EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
+IMPLICIT_STEPS = 20000
+STATUS = ("ok", "diverged", "max_steps", "not_converged")  # by code
+GROWN = 1e3  # a state that has grown by this factor when its steps shrink to nothing has diverged
+TOGETHER_STEPS = 256  # of several integrations side by side; those that need more go on alone, the others do not wait
+FIRST_STEP = 1e-4  # grows tenfold a step where it can; a search for it would compile the drift twice more
+
+
+class Integration(NamedTuple):
+    """Values at the asked times (NaN after a failure), how it ended, when, and what it took."""
+
+    values: Any
+    status: str
+    end_time: float
+    steps: int
+    solver: str
+
+
+def integrate(
+    drift: Callable[[Any, Any], Any],
+    start: Any,
+    times: np.ndarray,
+    args: Any = None,
+    *,
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+    bound: float = 1e8,
+    solver: str = "auto",
+    begin: float = 0.0,
+    size: float | None = None,
+) -> Integration:
+    """Solve dy/dt = drift(y, args) from time ``begin`` and report y at ``times`` (NaN at earlier ones).
+
+    Explicit steps of order 8 first; after `EXPLICIT_STEPS` of them the rest is integrated by an implicit method of
+    order 5, whose steps are not limited by fast decaying directions. ``solver`` forces "explicit" or "implicit".
+    The run counts as diverged when an entry exceeds ``bound`` or is not finite, or when it has grown far beyond its
+    ``size`` (the largest entry of the start, unless the run began earlier) and no step is small enough.
+    """
+    times = np.asarray(times, float)
+    filled = [np.full((len(times), *np.shape(leaf)), np.nan) for leaf in jax.tree.leaves(start)]
+    structure = jax.tree.structure(start)
+    at_start = times == begin
+    for store, leaf in zip(filled, jax.tree.leaves(start), strict=True):
+        store[at_start] = np.asarray(leaf)
+    now, state, total, used = begin, start, 0, []
+    size = _size(start) if size is None else size
+    plan = {"auto": ("explicit", "implicit"), "explicit": ("explicit",), "implicit": ("implicit",)}[solver]
+    status = "ok"
+    for stage, method in enumerate(plan):
+        pending = np.nonzero(times > now)[0]
+        if len(pending) == 0:
+            break
+        # Times already reached are asked again at the present time, so that shapes, and the compiled code, stay.
+        asked = np.maximum(times, now)
+        limit = EXPLICIT_STEPS if (method == "explicit" and solver == "auto") else IMPLICIT_STEPS
+        limit = 10_000_000 if solver == "explicit" else limit
+        # The present time and the tolerances as arrays: numbers would be compiled in, and compiled again for others.
+        t0, relative, absolute, bounded, grown = map(np.asarray, (now, float(rtol), float(atol), float(bound), size))
+        out = _solve(drift, state, t0, asked, args, relative, absolute, bounded, method, limit, grown)
+        values, reached, final, code, steps = jax.device_get(out)
+        done = pending[times[pending] <= reached]
+        for store, leaf in zip(filled, jax.tree.leaves(values), strict=True):
+            store[done] = leaf[done]
+        now, state, total = float(reached), final, total + int(steps)
+        used.append(method)
+        status = STATUS[int(code)]
+        if status != "max_steps" or stage == len(plan) - 1:
+            break
+    return Integration(jax.tree.unflatten(structure, filled), status, now, total, " then ".join(used) or "none")
+
+
+def integrate_many(
+    drift: Callable[[Any, Any], Any],
+    starts: Any,
+    times: np.ndarray,
+    args: Any,
+    shared: tuple = (),
+    *,
+    rtol: np.ndarray,
+    atol: np.ndarray,
+    bound: float = 1e8,
+    solver: str = "auto",
+    drifts: Callable[[Any, Any], Any] | None = None,
+) -> list[Integration]:
+    """`integrate` for several problems, which lie along the first axis of the arrays in ``starts`` and ``args``.
+
+    ``drift(y, (args, *shared))`` is that of one problem. ``drifts`` does the same for all at once and makes them move
+    side by side, which is fast where one drift alone is cheap; without it one follows the other. Either way it is one
+    compiled call, and no result depends on the other problems, to the last bit. A problem that needs more than
+    `TOGETHER_STEPS` goes on alone as in `integrate`, with the implicit method if need be. ``solver`` is "auto" or
+    "explicit".
+    """
+    times = np.asarray(times, float)
+    leaves, structure = jax.tree.flatten(starts)
+    if np.all(times == 0.0):
+        out = [[np.repeat(leaf[None], len(times), axis=0) for leaf in lane] for lane in zip(*leaves, strict=True)]
+        return [Integration(jax.tree.unflatten(structure, lane), "ok", 0.0, 0, "none") for lane in out]
+    out = _solve_many(drift, drifts, starts, times, args, shared, rtol, atol, bound, TOGETHER_STEPS)
+    values, reached, final, codes, steps = jax.device_get(out)
+    columns, runs = jax.tree.leaves(values), []
+    for lane, code in enumerate(codes.tolist()):
+        own = jax.tree.unflatten(structure, [leaf[lane] for leaf in columns])
+        run = Integration(own, STATUS[code], float(reached[lane]), int(steps[lane]), "explicit")
+        if code == TOO_MANY:
+            begun, y, arg = (jax.tree.map(lambda x: np.asarray(x[lane]), t) for t in (starts, final, args))  # noqa: B023
+            keep = {"rtol": float(rtol[lane]), "atol": float(atol[lane]), "bound": bound, "solver": solver}
+            rest = integrate(drift, y, times, (arg, *shared), begin=run.end_time, size=_size(begun), **keep)
+            passed = int(np.sum(times <= run.end_time))
+            joined = jax.tree.map(lambda a, b: np.concatenate([a[:passed], b[passed:]]), own, rest.values)  # noqa: B023
+            run = rest._replace(values=joined, steps=run.steps + rest.steps)
+        runs.append(run)
+    return runs
+
+
+def _size(tree: Any) -> float:
+    return max(float(np.max(np.abs(leaf), initial=0.0)) for leaf in jax.tree.leaves(tree))
+
+
+def _code(run: March, size: jax.Array) -> jax.Array:
+    """Steps that shrink to nothing while the state grows: it has diverged."""
+    grown = jnp.max(jnp.abs(run.y)) >= GROWN * (1 + size)
+    return jnp.where((run.code == STALLED) & grown, RAN_AWAY, run.code)
+
+
+@eqx.filter_jit
+def _solve_many(drift, drifts, starts, times, args, shared, rtol, atol, bound, max_steps):
+    first = jax.tree.map(lambda x: x[0], starts)
+    shaped = ravel_pytree(first)[1]
+    flat = jax.vmap(lambda y: ravel_pytree(y)[0])
+    y0, times, first_step = flat(starts), jnp.asarray(times), jnp.minimum(FIRST_STEP, times[-1])
+    if drifts is not None:
+        run = march_many(
+            lambda y: flat(drifts(jax.vmap(shaped)(y), (args, *shared))),
+            y0,
+            times,
+            rtol,
+            atol,
+            bound,
+            first_step,
+            max_steps,
+        )
+    else:
+
+        def alone(lane):
+            y, arg, relative, absolute = lane
+
+            def flow(y):
+                return ravel_pytree(drift(shaped(y), (arg, *shared)))[0]
+
+            return march(flow, y, 0.0, times, relative, absolute, bound, first_step, max_steps)
+
+        run = jax.lax.map(alone, (y0, args, rtol, atol))
+    code = jax.vmap(_code)(run, jnp.max(jnp.abs(y0), axis=1))
+    return jax.vmap(jax.vmap(shaped))(run.values), run.t, jax.vmap(shaped)(run.y), code, run.steps
+
+
+@eqx.filter_jit
+def _solve(drift, start, t0, times, args, rtol, atol, bound, method, max_steps, size=None):
+    flat, shaped = ravel_pytree(start)  # one vector: a third less to compile than a tree
+    size = jnp.max(jnp.abs(flat)) if size is None else size
+    if method == "explicit":
+        run = march(
+            lambda y: ravel_pytree(drift(shaped(y), args))[0],
+            flat,
+            t0,
+            jnp.asarray(times),
+            rtol,
+            atol,
+            bound,
+            jnp.minimum(FIRST_STEP, times[-1] - t0),
+            max_steps,
+        )
+        return jax.vmap(shaped)(run.values), run.t, shaped(run.y), _code(run, size), run.steps
+
+    def runaway(t, y, args, **kwargs):
+        return ~jnp.all(jnp.isfinite(y)) | (jnp.max(jnp.abs(y)) > bound)
+
+    # Steps end on the asked times: the interpolant between steps is not error-controlled, and for steps of order 8
+    # it was a hundred times less accurate than the steps. Landing on one may leave a step of rounding size: dtmin.
+    controller = diffrax.PIDController(rtol=rtol, atol=atol, dtmin=1e-16, force_dtmin=False)
+    controller = diffrax.ClipStepSizeController(controller, step_ts=times)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, y, a: ravel_pytree(drift(shaped(y), a))[0]),
+        diffrax.Kvaerno5(),
+        t0=t0,
+        t1=times[-1],
+        dt0=jnp.minimum(FIRST_STEP, times[-1] - t0),
+        y0=flat,
+        args=args,
+        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
+        stepsize_controller=controller,
+        max_steps=max_steps,
+        event=diffrax.Event(runaway),
+        throw=False,
+    )
+    assert solution.ts is not None and solution.ys is not None and solution.stats is not None
+    values, final = jax.vmap(shaped)(solution.ys[0]), shaped(solution.ys[1][0])
+    # Steps that shrink to nothing while the state stays small are a failure of the method, not of the dynamics.
+    stalled = (solution.result == diffrax.RESULTS.dt_min_reached) & (
+        jnp.max(jnp.abs(solution.ys[1])) < GROWN * (1 + size)
+    )
+    code = jnp.where(
+        solution.result == diffrax.RESULTS.successful,
+        0,
+        jnp.where(solution.result == diffrax.RESULTS.max_steps_reached, 2, jnp.where(stalled, 3, 1)),
+    )
+    return values, solution.ts[1][0], final, code, solution.stats["num_steps"]

@@ -1,0 +1,1 @@
+"""Activations: functions of one field, and their averages."""

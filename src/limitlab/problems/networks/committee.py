@@ -1,0 +1,59 @@
+"""Two-layer networks."""
+
+import equinox as eqx
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_choice, check_integer
+from limitlab.problems.activations.base import Activation, activation
+from limitlab.problems.base import AbstractTeacher
+
+__all__ = ["Committee"]
+
+
+def _plain(width):
+    """A NumPy integer as a plain one, so that it can be static."""
+    return int(width) if isinstance(width, np.integer) else width
+
+
+def _weights(value) -> np.ndarray | None:
+    return None if value is None else np.asarray(value, dtype=float)
+
+
+class Committee(AbstractTeacher):
+    r"""A two-layer network of ``width`` units.
+
+    .. math:: f(x) = \frac1p \sum_{i=1}^{p} a_i\, \sigma(w_i \cdot x), \qquad |w_i|^2 \approx d, \quad |x|^2 \approx 1
+
+    Parameters
+    ----------
+    width
+        Number of units p (of a student) or k (of a teacher).
+    activation
+        A name ("erf", "relu", ...), `hermite(k)`, `shifted(name, by)`, `piecewise(knots)`, or a jax.numpy function.
+    second_layer
+        "fixed", or "trained" together with the first layer (students only).
+    bias
+        "none", or "trained": units :math:`a_i \sigma(w_i \cdot x + b_i)` whose b_i move at the rate of the weights
+        (students only; known for labelled inputs such as `IsotropicMixture`).
+    output_weights
+        The second layer a: of a teacher, or of a student at time 0. None means all ones (of a student: what the
+        start says).
+    """
+
+    width: int = eqx.field(static=True, converter=_plain)
+    activation: Activation = eqx.field(converter=activation, default="erf")
+    second_layer: str = eqx.field(static=True, default="fixed")
+    output_weights: np.ndarray | None = eqx.field(converter=_weights, default=None)
+    bias: str = eqx.field(static=True, default="none")
+
+    def __check_init__(self):
+        check_integer("Committee", "width", self.width, low=1, remedy="A network has at least one unit.")
+        check_choice("Committee", "second_layer", self.second_layer, ("fixed", "trained"))
+        check_choice("Committee", "bias", self.bias, ("none", "trained"))
+        a = self.output_weights
+        if a is not None and (a.shape != (self.width,) or not np.all(np.isfinite(a))):
+            raise InputError(
+                f"Committee.output_weights must be {self.width} finite numbers, one per unit (width={self.width}); "
+                f"got {np.asarray(a).tolist()!r}. Leave it out for all ones."
+            )

@@ -1,0 +1,17 @@
+"""One direction."""
+
+from limitlab.errors import InputError
+from limitlab.problems.base import AbstractTeacher
+from limitlab.problems.priors import AbstractPrior
+
+__all__ = ["SingleIndex"]
+
+
+class SingleIndex(AbstractTeacher):
+    r"""One direction with independent weights: :math:`z = w \cdot x`, :math:`w_i \sim` ``prior``."""
+
+    prior: AbstractPrior
+
+    def __check_init__(self):
+        if not isinstance(self.prior, AbstractPrior):
+            raise InputError(f"SingleIndex.prior must be a prior such as GaussianPrior(); got {self.prior!r}.")

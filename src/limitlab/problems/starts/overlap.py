@@ -1,0 +1,49 @@
+"""A start with given overlaps."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_psd
+from limitlab.problems.starts.base import AbstractStart
+from limitlab.problems.starts.matrices import (
+    check_matrix,
+    matrix,
+)
+
+__all__ = ["OverlapStart"]
+
+
+class OverlapStart(AbstractStart):
+    r"""Given overlaps, realised exactly at every d not below the rank of the joint Gram matrix.
+
+    Parameters
+    ----------
+    Q, M, P
+        Student-student (p, p), student-teacher (p, k) and teacher-teacher (k, k) overlaps. Numbers are taken as
+        1x1 matrices.
+    """
+
+    Q: np.ndarray = eqx.field(converter=matrix)
+    M: np.ndarray = eqx.field(converter=matrix)
+    P: np.ndarray = eqx.field(converter=matrix)
+
+    def __check_init__(self):
+        for name in ("Q", "M", "P"):
+            check_matrix("OverlapStart", name, getattr(self, name))
+        p, k = self.M.shape
+        if self.Q.shape != (p, p) or self.P.shape != (k, k):
+            raise InputError(
+                f"OverlapStart needs Q (p, p), M (p, k), P (k, k); got shapes {self.Q.shape}, {self.M.shape}, "
+                f"{self.P.shape}. M has one row per student unit and one column per teacher unit."
+            )
+        check_psd("OverlapStart", "Q", self.Q)
+        check_psd("OverlapStart", "P", self.P)
+        check_psd("OverlapStart", "Omega = [[Q, M], [M^T, P]]", np.block([[self.Q, self.M], [self.M.T, self.P]]))
+
+    def draw(self, key, d, p, k):
+        return self.limit(p, k)
+
+    def limit(self, p, k):
+        return jnp.asarray(self.Q), jnp.asarray(self.M), jnp.asarray(self.P)

@@ -1,0 +1,79 @@
+"""A random start."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.numerics.checks import check_choice, check_number
+from limitlab.numerics.random import wishart
+from limitlab.problems.starts.base import AbstractStart
+from limitlab.problems.starts.matrices import (
+    check_teacher_gram,
+    optional_matrix,
+    root,
+    teacher_gram,
+)
+
+__all__ = ["RandomStart"]
+
+SECOND_LAYERS = ("ones", "rademacher", "uniform", "gaussian")
+
+
+class RandomStart(AbstractStart):
+    r"""Student weights :math:`w_{ij} \sim N(0, \mathrm{scale}^2)`, teacher of Gram matrix ``P`` (default identity).
+
+    With ``sphere=True`` each :math:`w_i` is then put on the sphere of radius ``scale`` sqrt(d). At finite d the
+    overlaps are :math:`O(d^{-1/2})` and random; in the limit M = 0 and Q = scale^2 I, which is often a fixed point:
+    ask a limit for a finite d (``OverlapODE(d=...)``) to keep them.
+
+    Parameters
+    ----------
+    scale
+        The norm of w is about scale * sqrt(d).
+    second_layer
+        "ones", "rademacher", "uniform" on [-1, 1] or "gaussian".
+    bias_scale
+        Biases, if the student has them, start as N(0, bias_scale^2).
+    """
+
+    scale: float = 1.0
+    sphere: bool = eqx.field(static=True, default=False)
+    second_layer: str = eqx.field(static=True, default="ones")
+    P: np.ndarray | None = eqx.field(converter=optional_matrix, default=None)
+    bias_scale: float = 0.0
+
+    def __check_init__(self):
+        check_number("RandomStart", "bias_scale", self.bias_scale, low=0, remedy="Use 0 to start without biases.")
+        check_number("RandomStart", "scale", self.scale, low=0, open_low=True, remedy="Use a positive scale.")
+        check_choice("RandomStart", "second_layer", self.second_layer, SECOND_LAYERS)
+        if self.P is not None:
+            check_teacher_gram("RandomStart", self.P)
+
+    def draw(self, key, d, p, k):
+        P = teacher_gram(self.P, k)
+        key_m, key_q = jax.random.split(key)
+        G = jax.random.normal(key_m, (p, k))
+        M = G @ root(P) / jnp.sqrt(d)
+        Q = (G @ G.T + wishart(key_q, p, d - k)) / d
+        if self.sphere:
+            norm = jnp.sqrt(jnp.diagonal(Q))
+            Q, M = Q / (norm[:, None] * norm[None, :]), M / norm[:, None]
+            Q = Q.at[jnp.diag_indices(p)].set(1.0)
+        return self.scale**2 * Q, self.scale * M, P
+
+    def limit(self, p, k):
+        return self.scale**2 * jnp.eye(p), jnp.zeros((p, k)), teacher_gram(self.P, k)
+
+    def draw_second_layer(self, key, p):
+        if self.second_layer == "rademacher":
+            return jax.random.rademacher(key, (p,), dtype=float)
+        if self.second_layer == "uniform":
+            return jax.random.uniform(key, (p,), minval=-1.0, maxval=1.0)
+        if self.second_layer == "gaussian":
+            return jax.random.normal(key, (p,))
+        return jnp.ones(p)
+
+    @property
+    def random(self) -> bool:
+        return True

@@ -1,0 +1,132 @@
+"""compute: the points of a sweep, from the store where it has them, from an engine where not."""
+
+import contextlib
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from limitlab.errors import InputError, LimitlabError, ResultFileError
+from limitlab.numerics.checks import check_integer
+from limitlab.results.points import Point
+from limitlab.sweep.engine.chunks import chunks_of
+from limitlab.sweep.engine.engines import cluster, in_process, on_cluster
+from limitlab.sweep.engine.tally import Tally
+from limitlab.sweep.engine.work import Budget
+from limitlab.sweep.job import Job, Task
+from limitlab.sweep.storage.store import Store
+
+__all__ = ["Engine", "compute", "record"]
+
+ROUNDS = 3
+
+
+class Engine:
+    """Where points are computed; opened once for all of them."""
+
+    def __init__(self, workers: int | None = None, scheduler: Any = None, budget: Budget | None = None):
+        if workers is not None:
+            check_integer("sweep", "workers", workers, low=1, remedy="It is a number of processes; None uses this one.")
+            if scheduler is not None:
+                raise InputError("sweep takes workers or a scheduler, not both. Workers of a scheduler are its own.")
+        self.budget = budget or Budget()
+        self._workers = 1 if workers is None and scheduler is None and self.budget else workers
+        self._scheduler, self._stack, self._open = scheduler, contextlib.ExitStack(), None
+
+    @property
+    def processes(self) -> int:
+        """How many processes, as far as is known beforehand; 0 is this one."""
+        return self._workers or (16 if self._scheduler is not None else 0)
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def run(self, job: Job, chunks: list, store: Store | None, tally: Tally):
+        if not self.processes:
+            return in_process(job, chunks, store, tally)
+        if self._open is None:
+            self._open = self._stack.enter_context(cluster(self._workers, self._scheduler))
+        return on_cluster(job, chunks, store, tally, self.budget, self._open)
+
+
+def compute(
+    job: Job,
+    tasks: list[Task],
+    widths: dict,
+    store: Store | None,
+    engine: Engine,
+    tally: Tally,
+    retry_failed: bool = False,
+) -> list[Point]:
+    """The points of the tasks, from the store where it has them; every other one is computed and kept."""
+    points: dict[int, Point] = {}
+    with contextlib.ExitStack() as stack:
+        try:
+            if store is None and engine.processes:  # processes hand over through files
+                store = Store(stack.enter_context(tempfile.TemporaryDirectory(prefix="limitlab-")))
+            elif store is not None:
+                for part in store.parts():
+                    part.unlink(missing_ok=True)
+                tally.tell(force=True)  # a store that cannot be written to is found here
+            left = {task.index: task for task in tasks}
+            for _ in range(ROUNDS):  # once, unless files of the store are damaged or taken away meanwhile
+                todo = [task for task in left.values() if not _found(task, points, store, tally, retry_failed)]
+                for outcome in engine.run(job, chunks_of(todo, widths, engine.processes), store, tally) if todo else ():
+                    _take(outcome, left[outcome.index], points, store, tally)
+                left = {index: task for index, task in left.items() if index not in points}
+                if not left:
+                    break
+            else:
+                raise ResultFileError(
+                    f"{len(left)} points vanished from the store as soon as they were in it. Run again."
+                )
+        except KeyboardInterrupt:
+            _recount(tasks, points, store, tally)
+            tally.tell("interrupted", force=True)
+            raise
+        except LimitlabError as error:
+            with contextlib.suppress(LimitlabError):
+                _recount(tasks, points, store, tally)
+                tally.say(str(error))
+                tally.tell("stopped", force=True)
+            raise
+    tally.tell("finished", force=True)
+    return [points[task.index] for task in tasks]
+
+
+def _recount(tasks: list[Task], points: dict[int, Point], store: Store | None, tally: Tally) -> None:
+    """Count what processes stored and had no time to report."""
+    if store is not None:
+        tally.done += sum(task.index not in points and store.has(task.key) for task in tasks)
+
+
+def _found(task: Task, points: dict[int, Point], store: Store | None, tally: Tally, retry_failed: bool) -> bool:
+    point = store.read(task.key) if store is not None and store.has(task.key) else None
+    if point is None:
+        return False
+    if point.failed and retry_failed:
+        assert store is not None
+        store.remove(task.key)
+        return False
+    points[task.index] = point
+    tally.count(point.failed, found=True)
+    return True
+
+
+def _take(outcome: Any, task: Task, points: dict[int, Point], store: Store | None, tally: Tally) -> None:
+    if outcome.data is not None and store is not None:
+        store.write(task.key, outcome.data)
+    point = outcome.point if outcome.point is not None or store is None else store.read(task.key)
+    if point is not None:
+        points[task.index] = point
+        tally.count(point.failed)
+
+
+def record(job: Job, name: str, labels: dict[str, np.ndarray], tasks: list[Task], store: Store) -> None:
+    """Write down what a sweep is made of, so that it can be put together again, and its points are missed if gone."""
+    axes = {axis: values.tolist() for axis, values in labels.items()}
+    about = {**job.described, "name": job.name, "axes": axes, "points": len(tasks)}
+    store.keep_sweep(name, about, [task.key for task in tasks])

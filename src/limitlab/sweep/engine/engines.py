@@ -1,0 +1,283 @@
+"""Where points are computed: in this process, in local processes, or on a dask cluster.
+
+dask is imported only when processes are asked for. The scheduler of local processes lives in this one; the workers are
+programs of their own, so that a script needs no ``if __name__ == "__main__"``, and Ctrl-C reaches this process alone.
+"""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Any
+
+from limitlab.errors import EngineError, InputError
+from limitlab.macro.predict import predict
+from limitlab.results.points import Point
+from limitlab.sweep.engine.tally import Tally
+from limitlab.sweep.engine.work import Budget, Chunk, Outcome, packed, perform, perform_all, together
+from limitlab.sweep.job import Job
+from limitlab.sweep.storage.store import Store
+
+__all__ = ["cluster", "in_process", "on_cluster"]
+
+AHEAD = 3  # chunks handed out per worker thread: enough to keep it busy, few enough for any scheduler
+PATIENCE = 120.0  # seconds without any worker before a sweep gives up
+DEADLY = 3  # times that dask gives a point up (after four deaths each) before it is recorded as killed
+RESTARTS = 20  # of local workers whose program was killed
+
+
+def in_process(job: Job, chunks: list[Chunk], store: Store | None, tally: Tally) -> Iterator[Outcome]:
+    """One after the other, here; compiled predictions of many points run ahead in threads, which share the processors.
+
+    Not simulations: factorisations of many matrices in two threads can wait for each other for ever (each holds a
+    thread of XLA's pool).
+    """
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores) as pool:
+        calls: dict[int, Future] = {}
+        for number, chunk in enumerate(chunks):
+            tally.running = len(chunk.tasks) if chunk.width else 1
+            tally.tell()
+            if number > 0 and job.verb is predict:  # the first call compiles for all
+                for ahead in range(number, min(number + 2 * cores, len(chunks))):
+                    if chunks[ahead].width and ahead not in calls:
+                        calls[ahead] = pool.submit(together, job, chunks[ahead])
+            try:
+                yield from perform(job, chunk, store, ready=calls[number].result() if number in calls else None)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            calls.pop(number, None)
+    tally.running = 0
+
+
+@contextlib.contextmanager
+def cluster(workers: int | None, scheduler: Any) -> Iterator[Any]:
+    """A dask client: one that is open already, of a scheduler by its address or cluster, or of new local processes."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise EngineError("Sweeps in several processes need dask. Install it: pip install distributed.") from error
+    if scheduler is not None and not isinstance(scheduler, str):
+        if isinstance(scheduler, distributed.Client):
+            yield scheduler
+            return
+        if not isinstance(address := getattr(scheduler, "scheduler_address", None), str):  # as a dask cluster has
+            raise InputError(f"sweep.scheduler must be an address, a dask client or a dask cluster; got {scheduler!r}.")
+        scheduler = address
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said by the sweep itself
+    with contextlib.ExitStack() as stack:
+        if scheduler is not None:
+            try:
+                client = stack.enter_context(_quietly_closed(distributed.Client(scheduler, timeout=20)))
+            except (OSError, TimeoutError, ValueError) as error:
+                raise EngineError(
+                    f"No dask scheduler answers at {scheduler} ({type(error).__name__}). Start one with dask "
+                    "scheduler, and give the address that it prints, such as tcp://host:8786."
+                ) from error
+            yield client
+            return
+        local = distributed.LocalCluster(
+            n_workers=0,
+            processes=True,
+            host="127.0.0.1",
+            scheduler_port=0,
+            dashboard_address="127.0.0.1:0",
+        )
+        stack.callback(_quietly, local.close, timeout=10)
+        client = stack.enter_context(_quietly_closed(distributed.Client(local)))
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="limitlab-", ignore_cleanup_errors=True))
+        stack.enter_context(_LocalWorkers(workers or 1, local.scheduler_address, scratch))
+        yield client
+
+
+class _LocalWorkers:
+    """A program that keeps workers for a scheduler on this machine, each with its share of the processors.
+
+    The program starts a worker again that was killed; a thread here starts the program again if that was.
+    """
+
+    def __init__(self, count: int, address: str, scratch: str):
+        self._count, self._address, self._scratch, self._closing = count, address, scratch, threading.Event()
+        self._program = self._start()
+
+    def __enter__(self) -> "_LocalWorkers":
+        threading.Thread(target=self._keep, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._closing.set()
+        self._program.terminate()
+        try:
+            self._program.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._program.pid, 9)
+
+    def _keep(self) -> None:
+        for _ in range(RESTARTS):
+            self._program.wait()
+            if self._closing.wait(0.5):
+                return
+            self._program = self._start()
+
+    def _start(self) -> subprocess.Popen:
+        share = max(1, (os.cpu_count() or 1) // self._count)
+        settings = {
+            **os.environ,
+            "NPROC": str(share),  # threads of XLA
+            "OMP_NUM_THREADS": str(share),
+            "OPENBLAS_NUM_THREADS": str(share),
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "DASK_LOGGING__DISTRIBUTED": "critical",
+        }
+        words = ["-m", "distributed.cli.dask_worker", self._address, "--nworkers", str(self._count), "--nthreads", "1"]
+        words += ["--memory-limit", "0", "--no-dashboard", "--death-timeout", "30", "--host", "127.0.0.1"]
+        words += ["--local-directory", self._scratch]
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(
+            [sys.executable, *words], env=settings, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+
+
+def on_cluster(
+    job: Job, chunks: list[Chunk], store: Store | None, tally: Tally, budget: Budget, client: Any
+) -> Iterator[Outcome]:
+    """On the workers of a dask client, the costly chunks first, a few ahead of every worker."""
+    place = None if store is None else (str(store.path), store.id)
+    data = packed(job)
+    waiting, running, quiet_since = list(reversed(chunks)), {}, time.monotonic()
+    rank, deaths = len(waiting), Counter()
+    while waiting or running:
+        threads = _threads(client)
+        quiet_since = time.monotonic() if threads else quiet_since
+        if not threads and time.monotonic() - quiet_since > PATIENCE:
+            raise _no_workers()
+        while waiting and len(running) < AHEAD * max(threads, 1):
+            chunk, rank = waiting.pop(), rank - 1
+            with _talking_to(client):
+                future = client.submit(perform_all, data, chunk, place, budget, pure=False, priority=rank, retries=0)
+            running[future] = chunk
+        tally.running = min(threads, len(running))
+        tally.say("" if threads else "waiting for workers")
+        for future in _finished(client, list(running)):
+            chunk = running.pop(future)
+            if _killed(future):
+                yield from _again(chunk, waiting, deaths)
+            else:
+                yield from _outcomes(future)
+            future.release()
+    tally.running = 0
+
+
+def _finished(client: Any, futures: list) -> list:
+    """Futures that have ended, waiting up to half a second for one; a scheduler that is gone is said aloud."""
+    import distributed
+
+    if client.status not in ("running", "connecting"):
+        raise _gone(client)
+    with _talking_to(client), contextlib.suppress(TimeoutError):
+        distributed.wait(futures, timeout=0.5, return_when="FIRST_COMPLETED")
+    # One that is lost died with the worker that held it, and is computed again: what it stored is found.
+    done = [future for future in futures if future.status not in ("pending", "lost")]
+    if any(future.status == "cancelled" for future in done):
+        raise _gone(client)
+    return done
+
+
+def _killed(future: Any) -> bool:
+    """Whether worker after worker died with this chunk."""
+    import distributed
+
+    return future.status == "error" and isinstance(future.exception(), distributed.KilledWorker)
+
+
+def _again(chunk: Chunk, waiting: list[Chunk], deaths: Counter) -> Iterator[Outcome]:
+    """Try the points of a chunk one by one; a point that goes on killing is recorded and left.
+
+    A worker takes down what it was handed besides, so that a first death proves nothing about a point.
+    """
+    for task in reversed(chunk.tasks):
+        deaths[task.key] += 1
+        if deaths[task.key] < DEADLY:
+            waiting.append(Chunk((task,)))
+        else:
+            reason = "KilledWorker: every process that tried this point died. Look for memory, or give it a budget."
+            yield Outcome(task.index, Point(reason=reason, failure="killed"))
+
+
+def _outcomes(future: Any) -> Iterator[Outcome]:
+    """What a chunk gave; an error (a store that is full, a verb that returns no numbers) is raised here."""
+    error, outcomes = None, []
+    with _talking_to(future.client):
+        try:
+            if future.status != "error":
+                outcomes = future.result(timeout=PATIENCE)  # computed again if its worker died meanwhile
+        except TimeoutError as late:
+            raise _no_workers() from late
+        except Exception:
+            if future.status != "error":
+                raise
+        error = future.exception() if future.status == "error" else None
+    if error:
+        raise error
+    for outcome in outcomes:
+        for category, text in outcome.warned:
+            warnings.warn(text, category, stacklevel=2)
+        yield outcome
+
+
+def _threads(client: Any) -> int:
+    """How many points can run at once."""
+    with _talking_to(client):
+        return sum(client.nthreads().values())
+
+
+@contextlib.contextmanager
+def _talking_to(client: Any) -> Iterator[None]:
+    """What dask raises when its scheduler goes away in the middle of a call is one error of ours."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        if isinstance(error, (OSError, CancelledError)) or client.status != "running":  # a TimeoutError is an OSError
+            raise _gone(client) from error
+        raise
+
+
+def _no_workers() -> EngineError:
+    return EngineError(
+        f"No worker has answered for {PATIENCE:g} seconds. Everything stored is kept. Start workers, and run again."
+    )
+
+
+def _gone(client: Any) -> EngineError:
+    address = getattr(getattr(client, "scheduler", None), "address", "?")
+    return EngineError(
+        f"The dask scheduler at {address} is gone. Everything stored is kept. Start it again, and run the sweep again: "
+        "only what is missing is computed."
+    )
+
+
+@contextlib.contextmanager
+def _quietly_closed(client: Any) -> Iterator[Any]:
+    try:
+        yield client
+    finally:
+        _quietly(client.close, timeout=5)
+
+
+def _quietly(close: Any, **settings: Any) -> None:
+    """Close something that may have gone already."""
+    with contextlib.suppress(Exception):
+        close(**settings)

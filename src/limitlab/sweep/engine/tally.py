@@ -1,0 +1,83 @@
+"""How far a sweep is: counted as it goes, told to whoever watches, written down for `limitlab status`."""
+
+import os
+import secrets
+import socket
+import time
+from typing import Any
+
+from limitlab.errors import InputError
+from limitlab.numerics.progress import Progress
+from limitlab.sweep.storage.store import Store
+
+__all__ = ["Tally"]
+
+EVERY = 1.0  # seconds between two records of a run
+
+
+class Tally:
+    """Counts of points: there already, done now, failed, running."""
+
+    def __init__(self, name: str, sweep: str, total: int, store: Store | None, progress: Progress | None):
+        self.name, self.total, self.found, self.done, self.failed, self.running = name, total, 0, 0, 0, 0
+        if progress is not None and not callable(progress):
+            raise InputError(f"sweep.progress must be a function of (done, total, label), or None; got {progress!r}.")
+        self._sweep, self._store, self._progress = sweep, store, progress
+        self._run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+        self._began, self._written = time.time(), 0.0
+        self._state, self._note = "running", ""
+
+    @property
+    def rate(self) -> float:
+        """Points per second of this run."""
+        return self.done / max(time.time() - self._began, 1e-9)
+
+    @property
+    def label(self) -> str:
+        words = [f"{self.running} running"] if self.running else []
+        words += [f"{self.failed} failed"] if self.failed else []
+        words += [f"{self.rate:.3g}/s"] if self.done else []
+        return ": ".join([f"sweep of {self.name}", *([", ".join(words)] if words else [])])
+
+    def prepare(self, named: int) -> None:
+        """Before the first point: how many of them are known by name. The clock of the rate starts after the last."""
+        self._began = time.time()
+        if self._progress is not None:
+            self._progress(0, self.total, f"sweep of {self.name}: {named} of {self.total} points named")
+
+    def count(self, failed: bool, found: bool = False) -> None:
+        """One more point, found in the store or just done."""
+        self.found, self.done, self.failed = self.found + found, self.done + (not found), self.failed + failed
+        self.tell()
+
+    def say(self, note: str) -> None:
+        """Something that whoever watches should know, such as a wait for workers."""
+        self._note = note
+        self.tell()
+
+    def tell(self, state: str = "running", force: bool = False) -> None:
+        self._state = state
+        if self._progress is not None and state == "running":
+            self._progress(self.found + self.done, self.total, self.label + (f" ({self._note})" if self._note else ""))
+        now = time.time()
+        if self._store is not None and (force or now - self._written >= EVERY):
+            self._written = now
+            self._store.keep_run(self._run, self.record())
+
+    def record(self) -> dict[str, Any]:
+        """What `limitlab status` reads."""
+        return {
+            "sweep": self._sweep,
+            "verb": self.name,
+            "state": self._state,
+            "note": self._note,
+            "total": self.total,
+            "found": self.found,
+            "done": self.done,
+            "failed": self.failed,
+            "running": self.running if self._state == "running" else 0,
+            "began": self._began,
+            "updated": time.time(),
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+        }

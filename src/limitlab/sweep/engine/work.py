@@ -1,0 +1,252 @@
+"""What a process does with points that it is given: compute, keep, and mind its memory and time."""
+
+import dataclasses
+import functools
+import gc
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from limitlab.errors import InputError, LimitlabError
+from limitlab.numerics.checks import check_number
+from limitlab.problems.problem import Problem
+from limitlab.results.points import Point
+from limitlab.sweep.engine.families import family
+from limitlab.sweep.job import Job, Task, stamped, visit
+from limitlab.sweep.storage.netcdf import encode
+from limitlab.sweep.storage.store import MARKER, Store
+
+__all__ = ["Budget", "Chunk", "Outcome", "Together", "packed", "perform", "perform_all", "together"]
+
+MANY_MAPS = 25_000  # XLA maps pages for every compiled kernel, and Linux allows a process 65530
+UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+LOOK = 0.05  # seconds between two looks at the clock and the memory
+_looked = 0.0  # when the maps were last counted
+# Threads of a worker take turns: one point has all processors anyway, warnings are caught for the whole process, and
+# factorisations of many matrices in two threads can wait for each other for ever (each holds a thread of XLA's pool).
+_turn = threading.Lock()
+OVER_BUDGET = 77  # exit code of a process that ended itself
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Points that are done together: in one compiled call of ``width`` lanes, or one after the other (0)."""
+
+    tasks: tuple[Task, ...]
+    width: int = 0
+
+    @property
+    def cost(self) -> float:
+        return sum(task.cost for task in self.tasks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """Seconds for a point, and bytes for the process that computes it; None is no limit."""
+
+    seconds: float | None = None
+    memory: float | None = None
+
+    @classmethod
+    def of(cls, seconds: Any, memory: Any) -> "Budget":
+        """A budget from what a user asks for: seconds, and bytes or a text such as "2 GB"."""
+        if seconds is not None:
+            check_number(
+                "sweep", "time_limit", seconds, low=0, open_low=True, remedy="It is the seconds that a point may take."
+            )
+        if isinstance(memory, str):
+            text = memory.strip().upper()
+            number = text.rstrip("KMGTB ")
+            try:
+                memory = float(number) * UNITS[text[len(number) :].strip()]
+            except (ValueError, KeyError):
+                raise InputError(
+                    f"sweep.memory_limit must be bytes or a text such as '2 GB'; got {memory!r}."
+                ) from None
+        if memory is not None:
+            check_number(
+                "sweep", "memory_limit", memory, low=0, open_low=True, remedy="It is in bytes, or a text like '2 GB'."
+            )
+        return cls(seconds, memory)
+
+    def __bool__(self) -> bool:
+        return self.seconds is not None or self.memory is not None
+
+
+class Outcome(NamedTuple):
+    """What became of a point: its result, or None if the store has it; bytes that are still to be stored."""
+
+    index: int
+    point: Point | None
+    data: bytes | None = None
+    warned: tuple[tuple[type[Warning], str], ...] = ()
+
+
+def perform(
+    job: Job,
+    chunk: Chunk,
+    store: Store | None,
+    budget: Budget | None = None,
+    keep: bool = False,
+    ready: "Together | None" = None,
+) -> Iterator[Outcome]:
+    """Compute the points of a chunk that the store does not have, keeping each as soon as it is there.
+
+    With ``keep`` the bytes of their files come back too, for someone who sees the store. ``ready`` is what `together`
+    gave for this chunk, if that was called ahead.
+    """
+    todo = []
+    for task in chunk.tasks:
+        if store is not None and store.has(task.key):
+            yield Outcome(task.index, None)
+        else:
+            todo.append(task)
+    ready = together(job, Chunk(tuple(todo), chunk.width)) if ready is None or len(todo) < len(chunk.tasks) else ready
+    for number, task in enumerate(todo):
+        began = time.perf_counter()
+        problem, keywords = task.asked or ((job.problem, {}) if task.refused else job.ask(task.here))
+        if ready.points is not None:
+            point, seconds = ready.points[number], ready.seconds / len(todo)
+        else:
+            with _Watch(job, task, problem, store, budget or Budget()):
+                point = visit(job, task, problem, keywords)
+            seconds = time.perf_counter() - began
+        data = None
+        if keep or store is not None:
+            data = encode(stamped(job, task, problem, point, seconds))
+        if store is not None and data is not None:
+            store.write(task.key, data)
+        yield Outcome(task.index, point, data if keep else None)
+    _relieve()
+
+
+def packed(job: Job) -> bytes:
+    """A job for other processes."""
+    from distributed.protocol.pickle import dumps
+
+    return dumps(job)
+
+
+@functools.lru_cache(maxsize=4)
+def _unpacked(data: bytes) -> Job:
+    """A job in a worker, the same object for all chunks: what is compiled for its functions serves them all."""
+    from distributed.protocol.pickle import loads
+
+    return loads(data)
+
+
+def perform_all(data: bytes, chunk: Chunk, place: tuple[str, str] | None, budget: Budget) -> list[Outcome]:
+    """The same in a worker process. A worker that does not see the store sends back what has to be stored."""
+    job, store = _unpacked(data), _seen(place)
+    with _turn, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outcomes = list(perform(job, chunk, store, budget, keep=place is not None and store is None))
+    warned = tuple(
+        {(w.category, str(w.message)): None for w in caught if issubclass(w.category, UserWarning | RuntimeWarning)}
+    )
+    return [outcomes[0]._replace(warned=warned), *outcomes[1:]] if outcomes else []
+
+
+def _seen(place: tuple[str, str] | None) -> Store | None:
+    """The store, if this machine has the very same folder."""
+    if place is None or not (Path(place[0]) / MARKER).exists():
+        return None
+    try:
+        store = Store(place[0], create=False)
+    except LimitlabError:
+        return None
+    return store if store.id == place[1] else None
+
+
+class Together(NamedTuple):
+    """Points of one compiled call, or None if it has to be one by one, and the seconds that it took."""
+
+    points: list[Point] | None
+    seconds: float
+
+
+def together(job: Job, chunk: Chunk) -> Together:
+    """All points of a chunk in one compiled call, filled up to its width with copies."""
+    if not chunk.width or not chunk.tasks:
+        return Together(None, 0.0)
+    began = time.perf_counter()
+    try:
+        asked = [task.asked or job.ask(task.here) for task in chunk.tasks]
+        asked += [asked[-1]] * (chunk.width - len(asked))
+        seeds = [task.seed or 0 for task in chunk.tasks]
+        seeds += [seeds[-1]] * (chunk.width - len(seeds))
+        keywords = {name: value for name, value in asked[0][1].items() if name != "seed" or not job.seeded}
+        points = family(job.verb, job.name, [problem for problem, _ in asked], seeds, keywords)[: len(chunk.tasks)]
+    except (LimitlabError, TypeError, ValueError):
+        points = None  # one of them is refused: one by one it is said which
+    return Together(points, time.perf_counter() - began)
+
+
+def _relieve() -> None:
+    """Give up compiled programs before the process has more memory maps than Linux allows, which would kill it."""
+    global _looked
+    if time.monotonic() - _looked < 1.0:
+        return
+    _looked = time.monotonic()
+    try:
+        maps = Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return
+    if maps > MANY_MAPS:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+
+
+class _Watch:
+    """Ends this process when a point takes more time or memory than it may, after writing down that it did.
+
+    Compiled code cannot be interrupted from inside, so the process goes; another takes its place and finds the point
+    already recorded.
+    """
+
+    def __init__(self, job: Job, task: Task, problem: Problem, store: Store | None, budget: Budget):
+        self._job, self._task, self._problem, self._store, self._budget = job, task, problem, store, budget
+        self._done = threading.Event()
+
+    def __enter__(self) -> None:
+        if self._budget:
+            threading.Thread(target=self._look, daemon=True).start()
+
+    def __exit__(self, *_: Any) -> None:
+        self._done.set()
+
+    def _look(self) -> None:
+        began = time.monotonic()
+        while not self._done.wait(LOOK):
+            took, holds = time.monotonic() - began, _resident()
+            seconds, memory = self._budget.seconds, self._budget.memory
+            if seconds is not None and took > seconds:
+                self._end("out_of_time", f"took more than the {seconds:g} seconds of its budget", took)
+            if memory is not None and holds > memory:
+                self._end("out_of_memory", f"its process held {holds:.3g} bytes; its budget is {memory:.3g}", took)
+
+    def _end(self, failure: str, reason: str, took: float) -> None:
+        """Record, then go, even if the point ends meanwhile: what is recorded is what everybody sees."""
+        point = Point(reason=f"OverBudget: {reason}. Raise the budget and retry.", failure=failure)
+        try:
+            if self._store is not None:
+                self._store.write(self._task.key, stamped(self._job, self._task, self._problem, point, took))
+        finally:
+            os._exit(OVER_BUDGET)
+
+
+def _resident() -> float:
+    """Bytes of memory that this process holds."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return float(pages * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError):
+        import psutil
+
+        return float(psutil.Process().memory_info().rss)

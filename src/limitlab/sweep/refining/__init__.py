@@ -1,0 +1,1 @@
+"""Points where they matter."""

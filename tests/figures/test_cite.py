@@ -1,0 +1,95 @@
+"""Every source that the code names is in the one list, and cite finds it."""
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import limitlab as ll
+import limitlab.macro
+from limitlab.cite import _ACTIVATIONS, _PARTS, _SPHERICAL, cite, parse_entries, references
+from limitlab.errors import InputError
+from limitlab.macro.limit import AbstractLimit
+
+PROBLEM = ll.Problem(
+    teacher=ll.Committee(width=1, activation="tanh"),
+    student=ll.Committee(width=2),
+    start=ll.RandomStart(),
+    algorithm=ll.OnlineSGD(learning_rate=0.5, spherical=True),
+)
+
+
+def all_limits(base=AbstractLimit):
+    for info in pkgutil.walk_packages(limitlab.macro.__path__, "limitlab.macro."):
+        importlib.import_module(info.name)
+    for cls in base.__subclasses__():
+        if not cls.__name__.startswith("Abstract") and cls.__module__.startswith("limitlab."):
+            yield cls
+        yield from all_limits(cls)
+
+
+def keys(text):
+    return re.findall(r"^@\w+\{([^,]+),", text, re.MULTILINE)
+
+
+def test_every_limit_names_a_source_that_exists():
+    limits = list(all_limits())
+    assert ll.OverlapODE in limits
+    for limit in limits:
+        assert limit.reference in references(), limit.__name__
+        assert limit.reference in keys(cite(limit=limit))
+
+
+def test_every_key_of_the_tables_exists():
+    named = {key for group in (*_PARTS.values(), *_ACTIVATIONS.values(), _SPHERICAL) for key in group}
+    assert named
+    assert named <= set(references())
+
+
+def test_cite_lists_each_source_once_library_first():
+    found = keys(cite(PROBLEM, [ll.OverlapODE(), ll.OverlapODE]))
+    assert found[0] == "limitlab"
+    assert len(found) == len(set(found))
+    assert {"saad1995online", "benarous2021online", "arnaboldi2023escaping", "stefanski1991normal"} <= set(found)
+    assert keys(cite()) == ["limitlab"]
+
+
+def test_what_was_not_used_is_not_cited():
+    plain = ll.Problem(teacher=ll.Committee(width=1), algorithm=ll.OnlineSGD(learning_rate=0.5))
+    assert keys(cite(plain)) == ["limitlab", "saad1995online"]
+
+
+def test_entries_are_whole_bibtex():
+    assert len(references()) >= 12
+    for key, entry in references().items():
+        assert entry.startswith("@")
+        assert entry.count("{") == entry.count("}")
+        assert re.search(r"^  title = \{", entry, re.MULTILINE), key
+        assert re.search(r"^  author = \{", entry, re.MULTILINE), key
+        assert re.search(r"^  year = \{\d{4}\}", entry, re.MULTILINE), key
+    assert keys(cite()) == ["limitlab"]
+
+
+def test_broken_bibtex_is_refused():
+    good = "@misc{a,\n  title = {A {B}}\n}\n"
+    assert parse_entries(good) == {"a": good.strip()}
+    with pytest.raises(InputError, match="'a' comes twice"):
+        parse_entries(good + good)
+    with pytest.raises(InputError, match="'a' does not close"):
+        parse_entries("@misc{a,\n  title = {A\n}\n\n@misc{b,\n  title = {B}}\n}\n")
+    with pytest.raises(InputError, match="'a' does not close"):
+        parse_entries("@misc{a,\n  title = {A}\n")
+
+
+def test_what_has_no_source_is_refused_in_words():
+    with pytest.raises(InputError, match="needs a Problem"):
+        cite(ll.OverlapODE())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="limits such as OverlapODE"):
+        cite(PROBLEM, "OverlapODE")
+
+    class Elsewhere:
+        reference = "nobody2020nothing"
+
+    with pytest.raises(InputError, match=r"'nobody2020nothing' is not in references\.bib"):
+        cite(PROBLEM, Elsewhere())

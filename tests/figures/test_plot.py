@@ -1,0 +1,274 @@
+"""plot: what is drawn is what the data say. The data are made up, so that no test waits for a compiler."""
+
+import re
+
+import numpy as np
+import pytest
+
+import limitlab as ll
+from limitlab.figures import average
+from limitlab.plot import DRAWN_CURVES, DRAWN_POINTS, palette, plot, save_figure
+from limitlab.results.schema import overlap_dataset
+from limitlab.states.overlaps import Overlaps
+
+TIMES = np.linspace(0.0, 2.0, 11)
+
+
+def problem(p=2, k=2, trained=False):
+    return ll.Problem(
+        teacher=ll.Committee(width=k, activation="erf"),
+        student=ll.Committee(width=p, activation="erf", second_layer="trained" if trained else "fixed"),
+        loss=ll.SquareLoss(),
+        start=ll.InformedStart(overlap=0.3),
+        algorithm=ll.OnlineSGD(learning_rate=0.5),
+    )
+
+
+def result(method, p=2, k=2, replicas=4, replicated=True, moving=False, risk=None, times=TIMES, lost=0, **more):
+    """Random numbers in the schema; the last ``lost`` replicas end half way."""
+    rng, shape = np.random.default_rng(0), (len(times), replicas)
+    a = np.ones((*shape, p)) + (np.asarray(times)[:, None, None] if moving else 0.0)
+    P = np.tile(np.eye(k), (*shape, 1, 1))
+    path = Overlaps(rng.normal(size=(*shape, p, p)), rng.normal(size=(*shape, p, k)), P, a)
+    values = 1.0 + 0.1 * rng.random(shape)
+    if risk is not None:
+        values = np.repeat(np.asarray(risk)[:, None], replicas, axis=1)
+    gone = np.zeros(shape, bool)
+    gone[len(times) // 2 :, replicas - lost :] = lost > 0
+    values[gone] = np.nan
+    for entries in (path.Q, path.M, path.a):
+        entries[gone] = np.nan
+    return overlap_dataset(
+        problem(p, k, moving),
+        times,
+        path,
+        values,
+        status=["ok"] * (replicas - lost) + ["diverged"] * lost,
+        end_time=[float(times[-1])] * (replicas - lost) + [0.7] * lost,
+        method=method,
+        replicated=replicated,
+        attrs=more,
+    )
+
+
+SIM = result("simulate (weights)", d=50)
+ODE = result("OverlapODE", replicas=1, replicated=False)
+
+
+def panels(figure):
+    return {axes.get_ylabel(): axes for axes in figure.axes}
+
+
+def words(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_a_simulation_is_drawn_as_its_mean_with_the_standard_error_over_replicas():
+    axes = panels(plot(SIM))["risk"]
+    (container,) = axes.containers
+    data, _, (bars,) = container.lines
+    runs = SIM["risk"].values
+    expected = runs.std(axis=1, ddof=1) / 2.0
+    np.testing.assert_allclose(data.get_xydata(), np.column_stack([TIMES, runs.mean(axis=1)]))
+    heights = [segment[1, 1] - segment[0, 1] for segment in bars.get_segments()]
+    np.testing.assert_allclose(heights, 2 * expected)
+    assert not np.allclose(heights, 2 * runs.std(axis=1, ddof=1))  # not the scatter of single runs
+
+
+def test_a_prediction_is_drawn_as_a_line_without_points_or_band():
+    axes = panels(plot(pred=ODE))["risk"]
+    (line,) = axes.lines
+    assert line.get_linestyle() == "-"
+    assert line.get_marker() in ("None", "none", "")
+    np.testing.assert_allclose(line.get_ydata(), ODE["risk"].values)
+    assert not axes.containers
+    assert not axes.collections
+
+
+def test_a_prediction_with_replicas_has_a_band_of_one_standard_error():
+    axes = panels(plot(result("OverlapSDE")))["risk"]
+    (band,) = axes.collections
+    mean, error = average(SIM["risk"].values.T)  # the same random numbers
+    top = band.get_paths()[0].get_extents().y1
+    assert top == pytest.approx(np.max(mean + error))
+
+
+def test_results_may_come_in_any_order_and_number():
+    one, other = plot(SIM, ODE), plot(ODE, SIM, result("OverlapSDE"))
+    assert len(panels(one)["risk"].containers) == len(panels(other)["risk"].containers) == 1
+    assert words(panels(one)["risk"]) == ["simulate (weights), d = 50, 4 runs", "OverlapODE"]
+    assert words(panels(other)["risk"]) == [
+        "OverlapODE",
+        "simulate (weights), d = 50, 4 runs",
+        "OverlapSDE, 4 runs",
+    ]
+
+
+def test_panels_are_the_risk_and_the_overlaps_and_the_second_layer_only_if_it_moves():
+    assert list(panels(plot(SIM, ODE))) == ["risk", "M", "Q"]
+    assert list(panels(plot(result("OverlapODE", moving=True)))) == ["risk", "M", "Q", "a"]
+    assert list(panels(plot(SIM, variables="Q"))) == ["Q"]
+
+
+def test_the_time_axis_states_its_clock():
+    assert panels(plot(SIM))["M"].get_xlabel() == "time t = γ·step/(p·d)"
+
+
+def test_the_risk_is_on_a_logarithmic_axis_only_when_it_spans_decades():
+    wide = result("OverlapODE", risk=np.geomspace(1, 1e-2, len(TIMES)))
+    narrow = result("OverlapODE", risk=np.geomspace(1, 1e-1, len(TIMES)))
+    negative = result("OverlapODE", risk=np.linspace(1, -0.01, len(TIMES)))
+    assert panels(plot(wide))["risk"].get_yscale() == "log"
+    assert panels(plot(wide))["M"].get_yscale() == "linear"
+    assert panels(plot(narrow))["risk"].get_yscale() == "linear"
+    assert panels(plot(negative))["risk"].get_yscale() == "linear"
+
+
+def test_times_asked_on_a_logarithmic_grid_are_drawn_on_one():
+    grid = np.geomspace(0.01, 100, 9)
+    assert panels(plot(result("OverlapODE", times=grid)))["risk"].get_xscale() == "log"
+    assert panels(plot(result("OverlapODE", times=[0, *grid])))["risk"].get_xscale() == "symlog"
+    assert panels(plot(SIM))["risk"].get_xscale() == "linear"
+
+
+def test_each_of_few_entries_has_its_colour_and_name_and_simulation_and_prediction_share_it():
+    axes = panels(plot(SIM, ODE))["M"]
+    assert words(axes) == [f"$M_{{{i},{r}}}$" for i in range(2) for r in range(2)]
+    lines = [line for line in axes.lines if len(line.get_xdata()) == len(TIMES) and line.get_linestyle() == "-"]
+    assert [line.get_color() for line in lines] == list(palette[:4])
+    assert [c.lines[0].get_color() for c in axes.containers] == list(palette[:4])
+    assert len(panels(plot(ODE))["Q"].lines) == 3  # Q is symmetric: three entries of four
+
+
+def test_many_entries_are_drawn_thin_counted_and_not_named_one_by_one():
+    axes = panels(plot(result("OverlapODE", p=20, k=3, replicas=1, replicated=False)))
+    assert len(axes["Q"].lines) == DRAWN_CURVES
+    assert f"{DRAWN_CURVES} of 210 entries" in axes["Q"].get_title(loc="left")
+    assert words(axes["Q"]) == ["$i = j$", "$i \\neq j$"]
+    assert words(axes["M"]) == ["teacher 0", "teacher 1", "teacher 2"]
+    assert max(line.get_linewidth() for line in axes["M"].lines) < 1
+
+
+def test_few_points_are_drawn_of_a_long_simulation_evenly_spread():
+    times = np.linspace(0, 1, 200)
+    (container,) = panels(plot(result("simulate (weights)", times=times)))["risk"].containers
+    x = container.lines[0].get_xdata()
+    assert 10 < len(x) <= DRAWN_POINTS
+    np.testing.assert_allclose(np.diff(x), x[1])
+
+
+def test_the_legend_says_how_many_runs_diverged_and_the_mean_is_over_the_others():
+    axes = panels(plot(result("simulate (weights)", lost=1)))["risk"]
+    assert words(axes) == ["simulate (weights), 4 runs (1 of 4 diverged from t = 0.7)"]
+    assert np.all(np.isfinite(axes.containers[0].lines[0].get_ydata()))
+
+
+def test_average_over_survivors_is_that_of_the_survivors_alone():
+    runs = np.array([[1.0, 2.0], [3.0, np.nan], [5.0, np.nan]])
+    mean, error = average(runs)
+    np.testing.assert_allclose(mean, [3.0, 2.0])
+    np.testing.assert_allclose(error, [2.0 / np.sqrt(3), np.nan])
+    assert average(runs[:1])[1] is None
+    assert np.all(np.isnan(average(np.full((3, 2), np.nan))[0]))
+
+
+def test_a_cloud_of_particles_shares_the_panel_of_the_student_it_stands_for():
+    cloud = ODE.drop_vars(["Q", "a"]).rename(M="m", student="particle").drop_vars("particle")
+    figure = plot(SIM, cloud)
+    assert list(panels(figure)) == ["risk", "M", "Q"]
+    lines = [line for line in panels(figure)["M"].lines if line.get_linestyle() == "-"]
+    assert len(lines) == 4
+
+
+def test_a_sweep_is_drawn_once_for_every_value():
+    import xarray as xr
+
+    both = xr.concat([ODE, ODE], dim="d", coords="minimal", compat="override", join="override", data_vars="all")
+    figure = plot(both.assign_coords(d=[10, 20]), variables=["risk"])
+    assert words(figure.axes[0]) == ["OverlapODE, d = 10", "OverlapODE, d = 20"]
+
+
+def test_results_of_two_problems_are_told_apart_by_their_hash():
+    other = result("OverlapODE", p=3)
+    labels = words(panels(plot(ODE, other))["risk"])
+    assert labels == [
+        f"OverlapODE [{ODE.attrs['spec_hash'][:6]}]",
+        f"OverlapODE, 4 runs [{other.attrs['spec_hash'][:6]}]",
+    ]
+
+
+def test_a_figure_of_matrices_only_names_its_results_above_the_panels():
+    figure = plot(SIM, ODE, variables=["M", "Q"])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "simulate (weights), d = 50, 4 runs",
+        "OverlapODE",
+    ]
+
+
+def test_pyplot_knows_nothing_of_the_figure():
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    plot(SIM, ODE)
+    assert plt.get_fignums() == before
+
+
+def test_a_notebook_can_show_the_figure():
+    assert plot(ODE)._repr_png_().startswith(b"\x89PNG")
+
+
+def test_the_palette_has_eight_different_colours():
+    assert len(set(palette)) == 8
+    assert all(re.fullmatch(r"#[0-9A-F]{6}", colour) for colour in palette)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "message"),
+    [
+        ((), {}, "at least one result"),
+        ((np.ones(3),), {}, "got an object of ndarray"),
+        ((ODE,), {"variables": ["rsik"]}, "'rsik'"),
+        ((ODE,), {"variables": []}, "nothing"),
+        ((ODE.drop_vars(["risk", "M", "Q", "a"]),), {}, "variable over time"),
+        ((ODE,) * 9, {}, "at most 8"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_words(arguments, keywords, message):
+    with pytest.raises(ll.InputError, match=message):
+        plot(*arguments, **keywords)
+
+
+def test_a_saved_figure_is_whole(tmp_path):
+    path = save_figure(plot(ODE), tmp_path / "a.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.read_bytes().rstrip().endswith(b"IEND\xaeB`\x82")
+    assert save_figure(plot(ODE), tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
+    with pytest.raises(ll.InputError, match=r"a\.xyz"):
+        save_figure(plot(ODE), tmp_path / "a.xyz")
+    with pytest.raises(ll.ResultFileError, match="absent"):
+        save_figure(plot(ODE), tmp_path / "absent" / "a.png")
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_an_interrupted_save_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatch, interruption):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"old")
+
+    def stop(*_):
+        raise interruption
+
+    monkeypatch.setattr("os.replace", stop)
+    with pytest.raises((KeyboardInterrupt, ll.ResultFileError)):
+        save_figure(plot(ODE), path)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
+    assert path.read_bytes() == b"old"
+
+
+def test_coefficients_are_named_by_their_terms():
+    problem = ll.library.merged_staircase()
+    flow = ll.predict(problem, ll.DimensionFree(nodes=12), [0.0, 1.0, 2.0])
+    figure = ll.plot(flow)
+    assert [axes.get_ylabel() for axes in figure.axes] == ["risk", "fourier"]
+    words = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert len(words) == 8 and {"z1", "z1*z2", "z1*z2*z3"} <= set(words)

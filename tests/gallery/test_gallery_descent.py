@@ -1,0 +1,290 @@
+"""Gallery entries on descent: each check holds in made-up results that obey the claim, and fails in spoiled ones.
+
+By default nothing long is computed: results are made up (shares of success as they were measured by other code). The
+slow tests compute the entries, and compare success of gradient descent with those shares.
+"""
+
+import numpy as np
+import pytest
+
+from limitlab.gallery import ENTRIES
+from limitlab.gallery.descent import atlas, gd_phase_retrieval, over_parametrised, persistent_random, persistent_sgd
+from limitlab.gallery.descent.success_curves import chance, fit_step, part_of, success_curve
+from limitlab.results.schema import dataset
+
+# GD, eta = 0.02, t up to 50, measured by independent code (100, 60, 30 runs); NaN where it was not run.
+SHARES = {
+    64: (0.01, 0.27, 0.48, 0.72, 0.81, 0.92),
+    128: (0.00, 0.07, 0.42, 0.58, 0.88, 0.95),
+    256: (np.nan, 0.03, 0.27, 0.50, 0.93, 0.90),
+}
+INDEPENDENT_RUNS = {64: 100, 128: 60, 256: 30}
+
+
+# --- made-up results -----------------------------------------------------------------------------------------
+
+
+def flags(share, runs):
+    return np.arange(runs) < round(share * runs)
+
+
+def counted(one, ratios, shares, runs, **columns):
+    """A success curve with these shares of success; further columns (ratio, run)."""
+    success = np.array([flags(share, runs) for share in shares])
+    values = {"success": success, "success_time": np.where(success, 10.0, np.inf), **columns}
+    axes = ("sample_ratio", "replica")
+    return dataset(one, {k: (axes, v) for k, v in values.items()}, {"sample_ratio": list(ratios)}, method="made up")
+
+
+def made_up_gd():
+    data = {
+        f"gd_{d}": counted(gd_phase_retrieval.problem(), gd_phase_retrieval.RATIOS, np.nan_to_num(SHARES[d]), runs)
+        for d, runs in gd_phase_retrieval.RUNS.items()
+    }
+    one = gd_phase_retrieval.problem(overlap=0.5)
+    return data | {"informed": dataset(one, {"success": ("replica", flags(1, 60))}, method="made up")}
+
+
+def made_up_wide():
+    ratios, runs, one = over_parametrised.RATIOS, over_parametrised.RUNS, over_parametrised.problem()
+    shares = {"m_1": (0.1, 0.2, 0.5, 0.4, 0.5), "m_2": (0, 0.6, 1, 1, 0.9)}
+    data = {}
+    for name in over_parametrised.WIDTHS:
+        share = shares.get(name, (0, 0.1, 0.5, 1, 1))
+        errors = np.where([flags(s, runs) for s in share], 1e-6, 0.5)
+        data[name] = counted(one, ratios, share, runs, error=errors, train_loss=np.full(errors.shape, 1e-12))
+    unique = np.array([flags(s, runs) for s in (0, 0, 0.4, 1, 1)], float)
+    columns = {"kappa": 0.02 * unique - 0.01, "unique": unique, "residual": 0 * unique, "wrong_residual": 1 + unique}
+    coords = {"sample_ratio": list(ratios), "data_set": np.arange(runs)}
+    axes = ("sample_ratio", "data_set")
+    proof = dataset(one, {k: (axes, v) for k, v in columns.items()}, coords, method="made up")
+    return data | {"certificate": proof}
+
+
+def made_up_random():
+    data, runs = {}, 40
+    for rule, share in {"gd": 0.05, "sgd": 0.075, "psgd": 0.5}.items():
+        times, success = persistent_random.TIMES, flags(share, runs)
+        when = np.where(success, np.linspace(5, 190, runs), np.inf)
+        m = np.where(success, 1.0, 0.3 + 0.1 * (rule == "psgd")) * np.ones((len(times), 1))
+        values = {"m": (("time", "replica"), m), "success": ("replica", success), "success_time": ("replica", when)}
+        one = persistent_random.problem(rule)
+        data[rule] = dataset(one, values, {"time": times}, method="made up", attrs={"d": 128})
+    return data
+
+
+def made_up_path(one, times, speed, runs, noise, seed):
+    """Overlaps that rise at a given speed, the same in theory and simulation up to noise."""
+    rng, t = np.random.default_rng(seed), np.asarray(times)
+    m0 = float(one.start.overlap)
+    m = 1 - (1 - m0) * np.exp(-speed * t[:, None]) + noise * t[:, None] * rng.normal(size=runs)
+    C = (
+        1
+        - 0.5 * (1 - np.exp(-speed * np.abs(t[:, None, None] - t)))
+        + noise * rng.normal(size=(runs, 1)) * (t[:, None, None] - t)
+    )
+    axes = ("time", "replica")
+    values = {"m": (axes, m), "train_loss": (axes, 1 - m0 * m**2 / 2), "C": ((*axes, "time_2"), C)}
+    coords = {"time": t, "time_2": t}
+    return dataset(one, values, coords, method="made up", attrs={"d": persistent_sgd.D})
+
+
+def made_up_paths():
+    data = {}
+    for seed, (end, start) in enumerate(persistent_sgd.STARTS.items()):
+        for rule, speed in {"gd": 2.0, "sgd": 2.0, "psgd": 1.0}.items():
+            one, times = persistent_sgd.problem(rule, start), persistent_sgd.TIMES
+            data[f"{rule}_{end}"] = made_up_path(one, times, speed, 12, 0.01, 2 * seed)
+            data[f"{rule}_{end}_dmft"] = made_up_path(one, times, speed, 8, 0.003, 2 * seed + 1)
+    return data
+
+
+def made_up_atlas():
+    shares = {"wide": (0, 0.25, 0.5, 1), "psgd": (0.1, 0.4, 0.9, 1), "gd": (0, 0.25, 0.5, 0.7, 0.9)}
+    data = {
+        name: counted(atlas.problem(name), method.ratios, shares[name], method.runs)
+        for name, method in atlas.METHODS.items()
+    }
+    limits = {"threshold": ("kind", [1.0, 1.1284714])}
+    return data | {"limits": dataset(atlas.problem(), limits, {"kind": ["bayes", "amp"]}, method="made up")}
+
+
+MADE_UP = {
+    "gd-phase-retrieval": made_up_gd,
+    "over-parametrised": made_up_wide,
+    "persistent-sgd": made_up_paths,
+    "persistent-random": made_up_random,
+    "atlas": made_up_atlas,
+}
+
+
+# --- spoiling them -------------------------------------------------------------------------------------------
+
+
+def changed(data, name, **columns):
+    """The results with some variables of one of them replaced: a function of the old values each."""
+    ds = data[name]
+    return {**data, name: ds.assign({k: (ds[k].dims, change(ds[k].values)) for k, change in columns.items()})}
+
+
+def grafted(data, name, source):
+    """The results with the paths of another one in the place of one's own."""
+    return changed(data, name, **{k: lambda _, k=k: data[source][k].values for k in persistent_sgd.SEEN})
+
+
+def lucky(values):
+    return np.ones_like(values)
+
+
+def unlucky(values):
+    return np.zeros_like(values)
+
+
+# entry -> what is spoiled, and the words of a check that must then fail
+WRONG = {
+    "gd-phase-retrieval": [
+        (lambda data: changed(data, "gd_128", success=lucky), "gradient descent fails"),
+        (lambda data: changed(data, "gd_64", success=lucky), "half of its runs"),
+        (lambda data: changed(data, "gd_64", success=unlucky), "most of its runs"),
+        (lambda data: {**data, "gd_64": data["gd_256"], "gd_256": data["gd_64"]}, "half-way point is higher"),
+        (lambda data: changed(data, "informed", success=unlucky), "control: from an overlap"),
+    ],
+    "over-parametrised": [
+        (lambda data: changed(data, "m_d", success=lucky), "never enough"),
+        (lambda data: changed(data, "certificate", unique=lucky), "never enough"),
+        (lambda data: changed(data, "m_infinite", train_loss=lucky), "at another A"),
+        (lambda data: changed(data, "m_infinite", success=unlucky), "always enough"),
+        (lambda data: changed(data, "m_infinite", success=unlucky), "certified clearly"),
+        (lambda data: changed(data, "m_d", success=unlucky), "as good as an infinite"),
+        (lambda data: {**data, "m_1": data["m_infinite"]}, "one unit is trapped"),
+        (lambda data: {**data, "m_2": data["m_infinite"]}, "two units need fewer"),
+        (lambda data: changed(data, "certificate", residual=lucky), "control: a certificate"),
+    ],
+    "persistent-sgd": [
+        (lambda data: grafted(data, "gd_5_dmft", "psgd_5_dmft"), "GD, start 0.5:"),
+        (lambda data: grafted(data, "sgd_2_dmft", "psgd_2_dmft"), "SGD, half the samples, start 0.2:"),
+        (lambda data: grafted(data, "psgd_5_dmft", "gd_5_dmft"), "τ = 1, start 0.5:"),
+        (lambda data: changed(data, "psgd_2_dmft", C=lambda C: 0.8 * C), "τ = 1, start 0.2:"),
+        (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "control: the theory of SGD"),
+        (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "SGD moves as GD does"),
+    ],
+    "persistent-random": [
+        (lambda data: {**data, "psgd": data["gd"]}, "more often than GD"),
+        (lambda data: {**data, "psgd": data["sgd"]}, "more often than SGD"),
+        (lambda data: {**data, "sgd": data["psgd"]}, "control: without persistence"),
+        (lambda data: changed(data, "psgd", success=lucky), "not always"),
+        (lambda data: changed(data, "psgd", success_time=lambda t: t / 1e3), "it is slow"),
+        (lambda data: changed(data, "psgd", m=unlucky), "highest mean"),
+    ],
+    "atlas": [
+        (lambda data: changed(data, "limits", threshold=lambda x: 1.01 * x), "possible from 1"),
+        (lambda data: changed(data, "wide", success=lucky), "inside the ratios"),
+        (
+            lambda data: {**data, "wide": data["wide"].assign_coords(sample_ratio=data["wide"].sample_ratio / 3)},
+            "need more than message passing",
+        ),
+        (lambda data: changed(data, "gd", success=lucky), "one unit by gradient descent"),
+        (lambda data: changed(data, "psgd", success=unlucky), "persistent SGD succeeds more often"),
+        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "rise as a logistic step"),
+        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "control: with the counts"),
+    ],
+}
+
+
+def check_entry(name, data):
+    entry = ENTRIES[name]
+    checks = entry.check(data)
+    assert all(check.ok for check in checks), [check for check in checks if not check.ok]
+    for spoil, words in WRONG[name]:
+        about = [check for check in entry.check(spoil(data)) if words in check.statement]
+        assert about and not all(check.ok for check in about), words
+    figure = entry.figure(data)
+    assert len(figure.get_suptitle()) > 20
+    assert any(axes.get_legend() is not None for axes in figure.axes)
+    assert all(axes.get_xlabel() and axes.get_ylabel() and axes.lines for axes in figure.axes)
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+def test_the_checks_hold_in_results_that_obey_the_claim_and_fail_in_spoiled_ones(name):
+    check_entry(name, MADE_UP[name]())
+
+
+# --- the fit of a step ---------------------------------------------------------------------------------------
+
+
+def test_the_interval_of_the_half_way_point_covers_the_truth():
+    rng, ratios, runs = np.random.default_rng(0), np.arange(2.0, 9.0), 40
+    truth, inside = 1 / (1 + (4.4 / ratios) ** 5), []
+    one = counted(atlas.problem(), ratios, truth, runs)
+    for _ in range(40):
+        step = fit_step(one.assign(success=(one.success.dims, rng.random(one.success.shape) < truth[:, None])))
+        inside.append(step.low <= 4.4 <= step.high)
+    assert np.mean(inside) >= 0.85
+    exact = fit_step(one)
+    assert exact.at == pytest.approx(4.4, abs=0.05)
+    assert exact.width == pytest.approx(0.2, rel=0.1)
+    assert exact.fits > 0.9
+    assert fit_step(counted(atlas.problem(), ratios, truth[[1, 0, 3, 2, 5, 4, 6]], runs)).fits < 1e-3
+
+
+def test_a_jump_between_two_ratios_is_known_no_better_than_their_gap():
+    step = fit_step(counted(atlas.problem(), (1.0, 2.0, 3.0, 4.0), (0, 0, 1, 1), 20))
+    assert step.at == pytest.approx(np.sqrt(6), abs=0.02)
+    assert step.low < 2.1 and step.high > 2.9
+    assert 1.9 < step.low and step.high < 3.1
+    none = fit_step(counted(atlas.problem(), (1.0, 2.0, 3.0, 4.0), (0, 0, 0, 0), 20))
+    assert none.high > 4.0  # nothing says where it is
+
+
+def test_a_curve_keeps_every_run_and_tells_its_progress_in_one_scale():
+    told = []
+
+    def run(alpha, number, progress):
+        progress(1, 1, "half")
+        return counted(atlas.problem(), (1.0,), (number / 2,), 4).isel(sample_ratio=0)
+
+    curve = success_curve(atlas.problem(), run, (1.0, 2.0, 3.0), lambda *x: told.append(x[:2]), "made up", d=5)
+    assert curve.success.sum("replica").values.tolist() == [0, 2, 4]
+    assert told == [(1000, 3000), (2000, 3000), (3000, 3000)]
+    assert curve.attrs["d"] == 5
+    assert part_of(None, 0, 1) is None
+
+
+def test_the_chance_of_more_successes_is_that_of_a_fair_coin():
+    few, many = flags(0, 10), flags(0.5, 10)
+    assert chance(many, few) == pytest.approx(2**-5)
+    assert chance(few, many) == 1
+    assert chance(many, many) == 1
+
+
+# --- really computed -----------------------------------------------------------------------------------------
+
+
+def test_a_wide_student_is_decided_by_the_certificate_on_a_few_data_sets():
+    ratios, runs = (1.5, 3.0), 2
+    wide, proof = over_parametrised.curve(np.inf, runs, ratios), over_parametrised.certificates(runs, ratios)
+    assert (wide.success.values > 0).tolist() == [[False] * runs, [True] * runs]
+    assert (proof.unique.values > 0).tolist() == [[False] * runs, [True] * runs]
+
+
+def test_gradient_descent_is_counted_at_small_size():
+    many = gd_phase_retrieval.curve(16, 12, ratios=(8.0,))
+    assert (many.success.values > 0).mean() > 0.5
+    assert np.all(np.isfinite(many.success_time.values) == (many.success.values > 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(WRONG))
+def test_the_claim_holds_and_could_fail(name):
+    data = ENTRIES[name].compute(None)
+    check_entry(name, data)
+    if name == "gd-phase-retrieval":
+        assert_shares_as_other_code_has_them(data)
+
+
+def assert_shares_as_other_code_has_them(data):
+    for d, shares in SHARES.items():
+        mine, n, k = data[f"gd_{d}"].success.mean("replica").values, gd_phase_retrieval.RUNS[d], INDEPENDENT_RUNS[d]
+        pooled = (n * mine + k * np.array(shares) + 1) / (n + k + 2)
+        z = (mine - shares) / np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / k))
+        assert np.nanmax(np.abs(z)) < 4, (d, z)

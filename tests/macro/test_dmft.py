@@ -1,0 +1,350 @@
+"""Dynamical mean-field theory: closed values, nesting, independent code, and the square with simulations.
+
+Default tests share one compiled shape: 1024 trajectories, at most 63 steps.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+import limitlab as ll
+from cases import descent
+from independent import linear_regression
+from limitlab.macro.dmft.dmft import DMFT
+from limitlab.macro.dmft.rows import Scheme
+
+N, ETA = 1024, 0.01
+
+
+def mean_and_error(values):
+    return values.mean("replica").values, values.std("replica", ddof=1).values / np.sqrt(values.sizes["replica"])
+
+
+def assert_close(values, exact, sigmas=4.0):
+    mean, error = mean_and_error(values)
+    assert np.all(np.abs(mean - exact) <= sigmas * error + 1e-12), (mean, exact, error)
+
+
+# --- closed values -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("b", "m_1"), [(1.0, 0.52259), (0.5, 0.52183)])
+def test_the_first_step_has_its_closed_values(b, m_1):
+    alpha, m0 = 3.0, 0.5
+    q = 1 - m0**2
+    problem = descent(ll.StochasticGD(ETA, b), alpha, ll.InformedStart(m0))
+    seen = ll.predict(problem, DMFT(trajectories=N, batches=24), [0, ETA])
+    first = seen.isel(time=0)
+    assert_close(first.train_loss, q)
+    assert_close(first.risk, q)
+    assert_close(first.delta_nu, 2 * alpha)
+    assert_close(first.M_C.isel(time_2=0), 12 * alpha * q / b)
+    a = (1 - 4 * ETA * alpha * q + ETA**2 * (12 * alpha * q / b + 4 * alpha**2 * q)) ** -0.5
+    assert_close(first.nu, (1 - a) / ETA)
+    assert_close(seen.m[1], m_1, sigmas=4.5)
+    kernel = alpha * (24 - 12 * m0**2) * (1.0 if b == 1 else b**2) / b**2
+    mean, error = mean_and_error(seen.M_R.isel(time=1, time_2=0))
+    assert abs(mean - kernel) < 4 * error + 0.25 * kernel  # up to 1 + O(eta)
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_linear_regression_with_noisy_labels_has_its_closed_form(identity):
+    alpha, eta, m0, variance, steps = 2.0, 0.05, 0.2, 0.5, np.array([0, 5, 20, 60])
+    problem = descent(
+        ll.GradientDescent(eta, spherical=False),
+        alpha,
+        ll.InformedStart(m0),
+        ll.SquareLoss(),
+        ll.GaussianNoise(variance),
+    )
+    seen = ll.predict(problem, DMFT(trajectories=N, batches=16, identity=identity), eta * steps)
+    for values, exact in zip(
+        (seen.m, seen.train_loss), linear_regression(steps, alpha, eta, m0, variance), strict=True
+    ):
+        assert_close(values, exact)
+
+
+def test_the_step_vanishes_at_first_order():
+    alpha, m0, time = 2.0, 0.2, 0.4
+    exact = linear_regression([time * 1e6], alpha, 1e-6, m0, 0.0)[0][0]
+    gaps, errors = [], []
+    for eta in (0.1, 0.05, 0.025):
+        problem = descent(
+            ll.GradientDescent(eta, spherical=False), alpha, ll.InformedStart(m0), ll.SquareLoss(), ll.GaussianNoise()
+        )
+        seen = ll.predict(problem, DMFT(trajectories=N, batches=24, identity=False), [time])
+        mean, error = mean_and_error(seen.m[0])
+        gaps.append(float(mean) - exact)
+        errors.append(float(error))
+    (coarse, middle, fine), (e1, e2, e3) = gaps, errors
+    assert abs(coarse) > 8 * e1
+    order = np.log2((coarse - middle) / (middle - fine))
+    spread = np.hypot(np.hypot(e1, e2) / abs(coarse - middle), np.hypot(e2, e3) / abs(middle - fine)) / np.log(2)
+    assert abs(order - 1) < 3 * spread + 0.3
+    assert abs(fine) < abs(coarse) / 2
+
+
+# --- nesting -------------------------------------------------------------------------------------------------
+
+
+def test_rules_contain_each_other():
+    limit, times = DMFT(trajectories=N, batches=2), [0.05, 0.2]
+
+    def m(rule):
+        return ll.predict(descent(rule), limit, times).m.values
+
+    plain, stochastic = m(ll.GradientDescent(ETA)), m(ll.StochasticGD(ETA, 0.5))
+    np.testing.assert_allclose(m(ll.PersistentSGD(ETA, 1.0, 0.7)), plain, atol=1e-10)
+    np.testing.assert_allclose(m(ll.PersistentSGD(ETA, 0.5, 2 * ETA)), stochastic, atol=1e-10)
+    np.testing.assert_allclose(m(ll.Langevin(ETA, 0.0)), plain, atol=1e-10)
+
+
+def test_iteration_ends_at_the_causal_pass_and_the_sphere_is_kept():
+    problem, times = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), ETA * np.array([0, 5, 20, 40, 60])
+    causal, iterated = (
+        ll.predict(problem, DMFT(trajectories=N, batches=2, scheme=scheme, identity=False, tolerance=1e-10), times)
+        for scheme in ("causal", "iterated")
+    )
+    for name in ("m", "C", "R", "train_loss", "M_C", "M_R"):
+        np.testing.assert_allclose(iterated[name], causal[name], atol=1e-7, rtol=1e-7)
+    for seen in (causal, iterated):
+        np.testing.assert_allclose(seen.q, 1, atol=1e-13)
+    assert all(3 < count < 60 for count in iterated.attrs["iterations"])
+    one = ll.predict(problem, DMFT(trajectories=N, batches=2, scheme="iterated", iterations=2), times)
+    assert set(one.status.values) == {"not_converged"}
+
+
+def test_going_on_from_a_state_is_a_run_from_the_start(tmp_path):
+    problem, limit = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), DMFT(trajectories=N, batches=2)
+    whole = ll.predict(problem, limit, [0.1, 0.33, 0.6])
+    short, state = limit.run(problem, [0.1, 0.33])
+    np.testing.assert_allclose(short.m, whole.m[:2], atol=1e-12)
+    loaded = ll.DMFTState.load(state.save(tmp_path / "state.npz"))
+    assert loaded.steps == 33
+    longer, state = limit.resume(problem, loaded, [0.1, 0.33, 0.6])
+    for name in ("m", "C", "R", "train_loss", "residual"):
+        np.testing.assert_allclose(longer[name], whole[name], atol=1e-9)
+    assert state.steps == 60
+    with pytest.raises(ll.InputError, match="same settings"):
+        DMFT(trajectories=N, batches=2, seed=1).resume(problem, state, [0.6])
+    with pytest.raises(ll.InputError, match="same problem"):
+        limit.resume(descent(ll.GradientDescent(ETA)), state, [0.6])
+    (tmp_path / "other.npz").write_bytes(b"not a state")
+    with pytest.raises(ll.ResultFileError, match="not a state of DMFT"):
+        ll.DMFTState.load(tmp_path / "other.npz")
+
+
+def test_the_identity_leaves_the_mean_as_it_is():
+    problem, times = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), ETA * np.array([0, 10, 40, 60])
+    one = ll.predict(problem, DMFT(trajectories=N, batches=12), times)
+    plain = ll.predict(problem, DMFT(trajectories=N, batches=12, identity=False, seed=1), times)
+    assert ll.compare(one, plain, variables=("m", "train_loss", "C")).agrees
+    assert np.max(np.abs(one.residual)) < np.max(np.abs(plain.residual)) / 5
+
+
+# --- independent code ----------------------------------------------------------------------------------------
+
+
+def by_hand(steps, alpha, eta, m0, b, tau, count, rng):
+    """Phase retrieval by p-SGD on the sphere: plain sampling, tangents exact; m, loss, C(0, t) and K(t, 0)."""
+    h0, h = rng.normal(size=count), [np.sqrt(1 - m0**2) * rng.normal(size=count)]
+    mask, Z = rng.random(count) < b, []
+    m, g, K, D, losses = [m0], [], np.zeros((steps + 1, steps + 1)), {}, []
+    M, Cz, R = np.zeros((steps + 1,) * 2), np.zeros((steps + 2,) * 2), np.zeros((steps + 2,) * 2)
+    Cz[0, 0] = 1 - m0**2
+    for t in range(steps + 1):
+        field = h[t] + m[t] * h0
+        g.append(mask / b * field * (field**2 - h0**2))
+        slope = mask / b * (3 * field**2 - h0**2)
+        losses.append(np.mean((field**2 - h0**2) ** 2) / 4)
+        past = slice(0, t + 1)
+        M[t, past] = M[past, t] = [alpha * np.mean(g[t] * x) for x in g]
+        K[t, t], K[t, :t] = alpha * np.mean(slope), [alpha * np.mean(slope * D[t, s]) for s in range(t)]
+        Z.append(rng.normal(size=count))
+        root = np.linalg.cholesky(M[past, past] + 1e-9 * np.diag(np.diag(M)[past]))
+        xi = root[t] @ np.array(Z)
+        Y = R[past, past] @ M[past, t]
+        q = Y + Cz[past, past] @ K[t, past]
+        Q = M[t, t] + 2 * K[t, past] @ Y + K[t, past] @ Cz[past, past] @ K[t, past]
+        mu = alpha * np.mean(h0 * g[t])
+        a = ((m[t] - eta * mu) ** 2 + Cz[t, t] - 2 * eta * q[t] + eta**2 * Q) ** -0.5
+        e = a * eta
+        m.append(a * (m[t] - eta * mu))
+        Cz[t + 1, past] = Cz[past, t + 1] = a * Cz[t, past] - e * q
+        Cz[t + 1, t + 1] = 1 - m[-1] ** 2
+        R[t + 1, past] = a * R[t, past] - e * K[t, past] @ R[past, past]
+        R[t + 1, t] = -e
+        h.append(a * h[t] - e * (g[t] + K[t, past] @ np.array(h) + xi))
+        for s in range(t):
+            memory = sum(K[t, r] * D[r, s] for r in range(s + 1, t + 1))
+            D[t + 1, s] = a * D[t, s] - e * (slope * D[t, s] + memory)
+        D[t + 1, t] = -e * slope
+        mask = rng.random(count) < np.where(mask, 1 - (1 - b) * eta / (b * tau), eta / tau)
+    return m[steps], losses[steps], Cz[steps, 0] + m0 * m[steps], -K[steps, 0] / eta
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_independent_code_with_exact_tangents_agrees(identity):
+    steps, alpha, eta, m0, b, tau = 12, 3.0, 0.02, 0.4, 0.5, 0.2
+    problem = descent(ll.PersistentSGD(eta, b, tau), alpha, ll.InformedStart(m0))
+    seen = ll.predict(problem, DMFT(trajectories=N, batches=24, identity=identity), [0, eta * steps]).isel(time=1)
+    rng = np.random.default_rng(0)
+    theirs = np.array([by_hand(steps, alpha, eta, m0, b, tau, 2000, rng) for _ in range(12)])
+    ours = np.array([seen.m, seen.train_loss, seen.C.isel(time_2=0), seen.M_R.isel(time_2=0)]).T
+    error = np.sqrt(theirs.var(axis=0, ddof=1) / len(theirs) + ours.var(axis=0, ddof=1) / len(ours))
+    assert np.all(np.abs(theirs.mean(axis=0) - ours.mean(axis=0)) < 4 * error)
+
+
+# --- the square ----------------------------------------------------------------------------------------------
+
+TIMES = ETA * np.array([0, 2, 5, 10, 20, 40, 60])
+SMALL = {
+    "GD": descent(ll.GradientDescent(ETA), 3.0, ll.InformedStart(0.5)),
+    "SGD": descent(ll.StochasticGD(ETA, 0.4), 2.0, ll.InformedStart(0.6)),
+    "p-SGD": descent(ll.PersistentSGD(ETA, 0.5, 0.5), 4.0, ll.InformedStart(0.3)),
+    "Langevin": descent(ll.Langevin(ETA, 0.3), 5.0, ll.InformedStart(0.4)),
+}
+WANTED = ("m", "train_loss", "risk", "C")
+
+
+def close_the_square(problem, d, replicas, limit, times):
+    sim = ll.simulate(problem, d, times, replicas=replicas, seed=11)
+    return ll.compare(sim, ll.predict(problem, limit, times), variables=WANTED)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_simulations_agree(name):
+    gap = close_the_square(SMALL[name], 300, 16, DMFT(trajectories=N, batches=16), TIMES)
+    assert gap.agrees, gap
+
+
+@pytest.mark.parametrize("mutation", ["no_memory", "fresh_noise"])
+def test_the_square_sees_what_is_left_out(mutation, monkeypatch):
+    monkeypatch.setattr(DMFT, "_scheme", lambda self, problem: Scheme(self.probes, self._identity, mutation=mutation))
+    gap = close_the_square(SMALL["GD"], 300, 16, DMFT(trajectories=N, batches=16), TIMES)
+    assert not gap.agrees
+    assert gap.max_z > 6
+
+
+LARGE = {
+    "GD": descent(ll.GradientDescent(ETA), 3.0, ll.InformedStart(0.5)),
+    "GD, few samples": descent(ll.GradientDescent(2 * ETA), 1.0, ll.InformedStart(0.4)),
+    "SGD": descent(ll.StochasticGD(ETA, 0.4), 2.0, ll.InformedStart(0.3)),
+    "p-SGD": descent(ll.PersistentSGD(ETA, 0.5, 1.0), 3.0, ll.InformedStart(0.2)),
+    "p-SGD, small batch": descent(ll.PersistentSGD(ETA, 0.3, 0.7), 4.0, ll.InformedStart(0.1)),
+    "Langevin": descent(ll.Langevin(ETA, 0.3), 6.0, ll.InformedStart(0.7)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_large_simulations_agree(name):
+    times = np.array([0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5])
+    gap = close_the_square(LARGE[name], 2000, 8, DMFT(trajectories=8192, batches=8), times)
+    assert gap.agrees, gap
+
+
+RANDOM = ll.RandomStart()
+LOSSES = {
+    "square": descent(ll.StochasticGD(0.05, 0.5), 2.0, RANDOM, ll.SquareLoss(), ll.GaussianNoise(0.3)),
+    "square, free": descent(
+        ll.StochasticGD(0.1, 0.5, False, 0.1, 1), 2.0, ll.RandomStart(0.7), ll.SquareLoss(), ll.GaussianNoise(0.1), 2.0
+    ),
+    "logistic": descent(ll.GradientDescent(0.1, False, 0.2), 3.0, RANDOM, ll.LogisticLoss(), ll.Sign(flip=0.1)),
+    "squared hinge": descent(ll.PersistentSGD(0.05, 0.5, 1.0), 3.0, RANDOM, ll.SquaredHingeLoss(), ll.Sign()),
+    "perceptron": descent(ll.Langevin(0.05, 0.1), 3.0, RANDOM, ll.SquaredHingeLoss(0.0), ll.Sign()),
+    "hinge": descent(ll.GradientDescent(0.05), 3.0, RANDOM, ll.HingeLoss(), ll.Sign()),
+    "amplitude": descent(ll.GradientDescent(0.05), 3.0, ll.InformedStart(0.5), ll.AmplitudeLoss()),
+    "amplitude, noise": descent(
+        ll.PersistentSGD(0.05, 0.5, 1.0), 2.0, ll.InformedStart(0.3), ll.AmplitudeLoss(), ll.Modulus(0.1)
+    ),
+    "intensity": descent(
+        ll.GradientDescent(ETA), 3.0, None, ll.PhaseRetrievalLoss(labels="intensity"), ll.SquaredModulus(0.2)
+    ),
+    "free phase retrieval": descent(ll.Langevin(ETA, 0.2, False, 0.1), 3.0, None, None, ll.Modulus(0.1), 1.5),
+    "prefactor 1": descent(ll.PersistentSGD(0.0025, 0.4, 0.5), 4.0, None, ll.PhaseRetrievalLoss(1.0)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
+def test_other_losses_and_channels_agree(name):
+    times = LOSSES[name].algorithm.learning_rate * np.array([0, 1, 3, 10, 20, 40, 60])
+    gap = close_the_square(LOSSES[name], 800, 16, DMFT(trajectories=4096, batches=8), times)
+    assert gap.agrees, gap
+
+
+@pytest.mark.slow
+def test_a_run_that_outgrows_its_room_goes_on():
+    problem, limit = descent(ll.GradientDescent(ETA)), DMFT(trajectories=N, batches=2)
+    whole = ll.predict(problem, limit, [0.3, 1.5])
+    _, state = limit.run(problem, [0.3])
+    longer, _ = limit.resume(problem, state, [0.3, 1.5])
+    np.testing.assert_allclose(longer.m, whole.m, atol=1e-8)
+
+
+# --- bad input and warnings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DMFT(trajectories=1), "trajectories must be"),
+        (lambda: DMFT(batches=0), "batches must be"),
+        (lambda: DMFT(scheme="guessed"), "scheme must be one of"),
+        (lambda: DMFT(scheme="iterated", identity=True), "identity must be False"),
+        (lambda: DMFT(d=-1.0), "d must be"),
+        (lambda: DMFT(scheme="iterated").run(SMALL["GD"], [0.1]), "iteration has no state"),
+        (lambda: ll.predict(SMALL["GD"], DMFT(trajectories=10**7), [0.0, 50.0]), r"needs about .* GiB.*trajectories"),
+    ],
+)
+def test_bad_settings_are_refused_in_words(make, message):
+    with pytest.raises(ll.InputError, match=message):
+        make()
+
+
+def test_a_loss_with_kinks_needs_the_identity():
+    problem = descent(ll.GradientDescent(ETA), loss=ll.AmplitudeLoss())
+    DMFT().check(problem)
+    with pytest.raises(ll.LimitUndefinedError, match="loss with kinks"):
+        DMFT(identity=False).check(problem)
+
+
+def test_a_step_that_is_too_long_warns_and_diverges():
+    problem = descent(ll.GradientDescent(0.5))
+    with pytest.warns(ll.AccuracyWarning, match="DMFT: learning_rate=0.5 is above the stability limit"):
+        seen = ll.predict(problem, DMFT(trajectories=N, batches=2), [0.0, 0.5, 5.0])
+    assert set(seen.status.values) == {"diverged"}
+    assert np.all(np.isfinite(seen.m[0]))
+    assert np.all(np.isnan(seen.m[-1]))
+
+
+def test_a_random_start_is_stuck_without_a_dimension_and_says_so():
+    problem = descent(ll.GradientDescent(ETA), start=RANDOM)
+    limit = ll.predict(problem, DMFT(trajectories=N, batches=2), [0.0, 0.2])
+    assert np.max(np.abs(limit.m[0])) == 0
+    assert "never left" in limit.attrs["note"]
+    finite = ll.predict(problem, DMFT(trajectories=N, batches=2, d=4), [0.0, 0.2])
+    np.testing.assert_allclose(finite.m[0], 0.5)
+    assert json.loads(finite.attrs["problem"])["start"]["kind"] == "RandomStart"
+
+
+def test_without_a_sign_no_overlap_grows_from_zero():
+    steep = ll.library.descent_phase_retrieval(6.0, ll.GradientDescent(0.01), overlap=0.0)
+    flow = ll.predict(steep, ll.DMFT(trajectories=256, batches=2), times=np.array([0.0, 0.5]))
+    assert np.all(flow.m.values == 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "rate", "start", "pattern"),
+    [
+        (ll.DMFT(trajectories=256, batches=1, d=1e4), 0.01, None, "Monte-Carlo noise"),
+        (ll.DMFT(trajectories=256, batches=1), 0.08, 0.5, "overshoot"),
+    ],
+)
+def test_what_few_trajectories_cannot_do_is_said_before(limit, rate, start, pattern):
+    learner = ll.library.descent_phase_retrieval(1.0, ll.GradientDescent(rate), overlap=start)
+    with pytest.warns(ll.AccuracyWarning, match=pattern) as told:
+        ll.predict(learner, limit, times=np.array([0.0, rate]))
+    assert len(told) == 1  # one warning, not one a batch or a cause

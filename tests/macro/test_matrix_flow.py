@@ -1,0 +1,320 @@
+"""Over-parametrised phase retrieval: the flow of A, descent of an explicit network, and what they share."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import limitlab as ll
+from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
+from limitlab.macro.wide.factor_flow import FactorFlow, jacobian_product, velocity
+from limitlab.macro.wide.matrix_flow import flow
+from limitlab.micro.wide_data import Instance, draw_instance, draw_weights, look, start_factor
+from limitlab.numerics.ode.extrapolation import extrapolated, follow
+
+D = 20
+STEP = 0.02  # in time: learning_rate/width
+
+
+def wide(alpha=3.0, width=2 * D, step=STEP, prefactor=0.25, **changes):
+    parts = {
+        "teacher": ll.SingleIndex(ll.GaussianPrior()),
+        "channel": ll.Modulus(),
+        "sample_ratio": alpha,
+        "student": ll.Committee(width=width, activation="square"),
+        "loss": ll.PhaseRetrievalLoss(prefactor=prefactor),
+        "start": ll.RandomStart(),
+        "algorithm": ll.GradientDescent(learning_rate=step * width, spherical=False),
+    }
+    return ll.Problem(**(parts | changes))
+
+
+def toy(n=9, d=5, r=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X, w, V = rng.normal(size=(n, d)) / np.sqrt(d), rng.normal(size=d), rng.normal(size=(d, r)) / np.sqrt(r)
+    return Instance(X, (X @ w) ** 2, w), V
+
+
+# 1. identities
+
+
+def test_the_velocity_is_minus_the_gradient_of_a_quarter_of_the_loss():
+    (X, b, _), V = toy()
+    loss = lambda V: jnp.sum((b - jnp.sum((X @ V) ** 2, axis=1)) ** 2) / 4  # noqa: E731
+    np.testing.assert_allclose(velocity(X, b, V), -jax.grad(loss)(jnp.asarray(V)), atol=1e-13)
+
+
+def test_the_jacobian_is_the_automatic_derivative_and_is_symmetric():
+    (X, b, _), V = toy()
+    auto = lambda V: jnp.asarray(X.T) @ ((b - jnp.sum((X @ V) ** 2, axis=1))[:, None] * (X @ V))  # noqa: E731
+    J = np.asarray(jax.jacobian(auto)(jnp.asarray(V))).reshape(V.size, V.size)
+    np.testing.assert_allclose(J, J.T, atol=1e-12)
+    dV = np.random.default_rng(1).normal(size=V.shape)
+    np.testing.assert_allclose(jacobian_product(X, b, V, dV).ravel(), J @ dV.ravel(), atol=1e-12)
+
+
+@pytest.mark.parametrize("h", [1e-3, 0.3, 1e4])
+def test_the_solve_on_n_unknowns_inverts_one_minus_h_times_the_jacobian(h):
+    (X, b, _), V = toy()
+    frozen, c = FactorFlow(X, b, V), np.random.default_rng(2).normal(size=V.shape)
+    x = frozen.leave(frozen.solver(h)(frozen.enter(c)))
+    np.testing.assert_allclose(x - h * jacobian_product(X, b, V, x), c, atol=1e-9)
+
+
+def test_one_extrapolated_step_has_the_order_it_declares():
+    (X, b, _), V = toy()
+    exact = flow(Instance(X, b, V[:, 0]), V, np.array([0.2]), rtol=1e-12).states[0]
+
+    def error(columns, pieces):
+        y = V
+        for _ in range(pieces):
+            y = extrapolated(FactorFlow(X, b, y), y, 0.2 / pieces, columns)[0]
+        return np.linalg.norm(y - exact)
+
+    for columns in (1, 2, 3):
+        assert np.log2(error(columns, 64) / error(columns, 128)) == pytest.approx(columns, abs=0.2)
+
+
+def test_the_flow_agrees_with_a_general_solver_on_the_matrix():
+    from scipy.integrate import solve_ivp
+
+    (X, b, w), V = toy(n=12, d=6, r=6)
+
+    def motion(_, a):
+        A = a.reshape(6, 6)
+        S = (X.T * (b - np.einsum("ni,ij,nj->n", X, A, X))) @ X
+        return (S @ A + A @ S).ravel()
+
+    times = np.array([0.5, 5.0, 50.0])
+    slow = solve_ivp(motion, (0, 50), (V @ V.T).ravel(), "LSODA", times, rtol=1e-11, atol=1e-13).y.T.reshape(-1, 6, 6)
+    ours = np.array([v @ v.T for v in flow(Instance(X, b, w), V, times, rtol=1e-10).states])
+    np.testing.assert_allclose(ours, slow, atol=1e-8)
+
+
+def test_the_risk_is_the_loss_on_new_samples():
+    instance, V = toy(d=8)
+    x = np.random.default_rng(3).normal(size=(400_000, 8)) / np.sqrt(8)
+    losses = 0.7 * ((x @ instance.teacher) ** 2 - np.sum((x @ V) ** 2, axis=1)) ** 2
+    z = (look(instance, V, 0.7)[0] - losses.mean()) / (losses.std() / np.sqrt(len(losses)))
+    assert abs(z) < 4
+
+
+# 2. the explicit network and the matrix
+
+
+def plain_matrix_descent(instance, A, eps, steps):
+    X, b, _ = instance
+    for _ in range(steps):
+        S = (X.T * (b - np.einsum("ni,ij,nj->n", X, A, X))) @ X
+        step = np.eye(len(A)) + eps * S
+        A = step @ A @ step
+    return A
+
+
+def test_an_explicit_network_of_width_2d_is_the_matrix_map():
+    problem, times = wide(), np.array([0.0, 0.2, 2.0, 10.0])
+    sim = ll.simulate(problem, D, times, replicas=2, seed=3)
+    pred = ll.predict(problem, ll.MatrixFlow(d=D, replicas=2, seed=3, scheme="descent"), times)
+    for name in ("risk", "train_loss", "error"):
+        np.testing.assert_allclose(sim[name], pred[name], rtol=1e-10, atol=1e-13)
+    assert sim.step.values.tolist() == [0, 10, 100, 500]
+    assert ll.compare(sim, pred, paired=True).agrees
+    # and both are A <- (1 + eps S) A (1 + eps S), written out
+    instance, W = draw_instance("a test", problem, D, 3, 1), draw_weights(problem, D, 3, 1, 2 * D)
+    A = plain_matrix_descent(instance, W.T @ W / (2 * D), STEP, 500)
+    error = np.sum((A - np.outer(instance.teacher, instance.teacher)) ** 2) / D**2
+    assert float(sim.error[-1, 1]) == pytest.approx(error, rel=1e-10)
+
+
+def test_a_wrong_clock_is_noticed():
+    """Without the 1/m of s = 4 kappa lr step/m the flow is elsewhere by far more than the step size explains."""
+    problem = wide()
+    sim = ll.simulate(problem, D, [1.0], seed=3)
+    right = ll.predict(problem, ll.MatrixFlow(d=D, seed=3), [1.0])
+    wrong = ll.predict(problem, ll.MatrixFlow(d=D, seed=3), [4.0 / (2 * D)])
+    assert abs(float((sim.error - right.error).max())) < 0.02
+    assert abs(float(sim.error.values[0, 0] - wrong.error.values[0, 0])) > 0.2
+
+
+def test_the_flow_is_the_limit_of_small_steps_at_first_order():
+    gaps = []
+    for step in (0.02, 0.01, 0.005):
+        problem = wide(step=step)
+        descent = ll.predict(problem, ll.MatrixFlow(d=D, seed=1, scheme="descent"), [1.0, 3.0])
+        gaps.append(descent.error.values - ll.predict(problem, ll.MatrixFlow(d=D, seed=1), [1.0, 3.0]).error.values)
+    for coarse, fine in itertools.pairwise(gaps):
+        np.testing.assert_allclose(coarse / fine, 2.0, atol=0.15)
+
+
+def test_a_single_square_is_a_single_unit():
+    wide_one = wide(width=1, step=0.005)
+    single = wide(width=1, step=0.005, student=None)
+    a, b = (ll.simulate(problem, D, [0.0, 1.0, 4.0], replicas=2, seed=5) for problem in (wide_one, single))
+    np.testing.assert_allclose(a.train_loss, b.train_loss, rtol=1e-10)
+    np.testing.assert_allclose(a.risk, b.risk, rtol=1e-10)
+
+
+def test_the_square_loss_on_squared_labels_is_the_same_learning_at_twice_the_speed():
+    squared = wide(channel=ll.SquaredModulus(), loss=ll.SquareLoss())
+    intensity = wide(channel=ll.SquaredModulus(), loss=ll.PhaseRetrievalLoss(prefactor=0.5, labels="intensity"))
+    here = ll.predict(squared, ll.MatrixFlow(d=D), [1.0])
+    same = ll.predict(intensity, ll.MatrixFlow(d=D), [1.0])
+    slow = ll.predict(wide(prefactor=0.25), ll.MatrixFlow(d=D), [2.0])
+    assert here.attrs["s_per_time"] == 2.0 and slow.attrs["s_per_time"] == 1.0
+    np.testing.assert_allclose(here.risk, same.risk, rtol=1e-12)
+    np.testing.assert_allclose(here.risk, 2 * slow.risk, rtol=1e-6)
+    np.testing.assert_allclose(here.error, slow.error, rtol=1e-6)
+
+
+# 3. starts, ranks, widths
+
+
+def test_infinite_width_starts_at_the_identity_and_finite_ones_come_close():
+    problem = wide(start=ll.RandomStart(scale=0.5))
+    np.testing.assert_array_equal(start_factor(problem, D, 0, 0, math.inf), 0.5 * np.eye(D))
+    gaps = []
+    for width in (1000, 16000):
+        V = start_factor(problem, D, 0, 0, width)
+        assert V.shape == (D, D)
+        W = draw_weights(problem, D, 0, 0, width)
+        np.testing.assert_allclose(V @ V.T, W.T @ W / width, atol=1e-12)
+        gaps.append(np.linalg.norm(V @ V.T - 0.25 * np.eye(D)))
+    assert gaps[0] / gaps[1] == pytest.approx(4.0, rel=0.2)  # the declared rate, width^-1/2
+
+
+@pytest.mark.parametrize("width", [1, 3, D])
+def test_the_rank_is_kept_and_the_loss_falls(width):
+    problem = wide(width=width)
+    instance, V = draw_instance("a test", problem, D, 0, 0), start_factor(problem, D, 0, 0, width)
+    times = np.geomspace(0.01, 1e4, 15)
+    states = flow(instance, V, times).states
+    assert all(np.linalg.matrix_rank(v @ v.T, tol=1e-9) <= width for v in states)
+    losses = [look(instance, v, 1.0)[1] for v in (V, *states)]
+    assert np.all(np.diff(losses) <= 1e-12)
+
+
+def test_the_width_of_the_limit_stands_for_that_of_the_student():
+    times = [1.0, 10.0]
+    here = ll.predict(wide(width=7), ll.MatrixFlow(d=D, seed=2), times)
+    there = ll.predict(wide(width=2 * D), ll.MatrixFlow(d=D, seed=2, width=7), times)
+    np.testing.assert_allclose(here.error, there.error, rtol=1e-8)
+    assert there.attrs["width"] == 7
+    assert ll.predict(wide(), ll.MatrixFlow(d=5, width=math.inf), [1.0]).attrs["width"] == "infinite"
+
+
+def test_more_replicas_leave_the_first_as_they_were():
+    few, many = (ll.predict(wide(), ll.MatrixFlow(d=8, replicas=r, seed=4), [1.0, 5.0]) for r in (1, 3))
+    np.testing.assert_array_equal(few.error, many.error.isel(replica=[0]))
+    assert len(np.unique(many.error[-1])) == 3
+
+
+# 4. what the sheet measured
+
+
+@pytest.mark.parametrize(("alpha", "found"), [(1.5, 0.0), (3.0, 1.0)])
+@pytest.mark.parametrize("width", [D, math.inf])
+def test_wide_students_never_recover_at_one_and_a_half_and_always_at_three(alpha, found, width):
+    ds = ll.predict(wide(alpha), ll.MatrixFlow(d=D, replicas=4, width=width), [1e2, 1e5])
+    assert float(ds.success.mean()) == found
+    assert set(ds.status.values) == {"ok"}
+    assert np.all(np.isfinite(ds.success_time) == bool(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alpha", "found"), [(1.5, 0.0), (3.0, 1.0)])
+def test_the_same_at_forty_dimensions_and_twenty_instances(alpha, found):
+    for d, replicas in ((20, 20), (40, 12)):
+        ds = ll.predict(wide(alpha), ll.MatrixFlow(d=d, replicas=replicas, width=math.inf), [1e6])
+        assert float(ds.success.mean()) == found
+
+
+def test_recovery_is_a_power_law_and_its_absence_an_exponential():
+    recovers = ll.predict(wide(), ll.MatrixFlow(d=D, width=math.inf), [1e4, 1e5])
+    slope = np.log10(recovers.train_loss.values[1, 0] / recovers.train_loss.values[0, 0])
+    assert slope == pytest.approx(-2.0, abs=0.2)
+    fails = ll.predict(wide(1.5), ll.MatrixFlow(d=D, width=math.inf, seed=2), [1e5])
+    assert float(fails.train_loss[0, 0]) < 1e-20 and float(fails.error[0, 0]) > 0.1
+
+
+def test_a_success_curve_is_one_sweep():
+    grid = {"sample_ratio": [1.5, 3.0], "limit.width": [1, 4, math.inf]}
+    ds = ll.sweep(ll.predict, wide(), grid, limit=ll.MatrixFlow(d=8, replicas=3), times=[1e4])
+    rates = ds.success.mean("replica")
+    assert rates.shape == (2, 3)
+    assert float(rates.sel({"sample_ratio": 3.0, "limit.width": math.inf})) > float(
+        rates.sel({"sample_ratio": 1.5, "limit.width": math.inf})
+    )
+
+
+# 5. how runs end, and words
+
+
+def test_too_long_steps_are_warned_of_and_recorded():
+    problem = wide(step=1.0)
+    with pytest.warns(AccuracyWarning, match="stability limit"):
+        sim = ll.simulate(problem, D, [0.0, 100.0], seed=0)
+    assert sim.status.values.tolist() == ["diverged"]
+    assert np.isfinite(sim.error[0, 0]) and np.isnan(sim.error[1, 0])
+    assert not bool(sim.success[0]) and 0 <= float(sim.end_time[0]) < 100
+    with pytest.warns(AccuracyWarning):
+        pred = ll.predict(problem, ll.MatrixFlow(d=D, scheme="descent"), [0.0, 100.0])
+    np.testing.assert_array_equal(sim.status, pred.status)
+
+
+def test_a_flow_that_takes_too_many_steps_says_so():
+    instance, V = toy()
+    run = follow(lambda y: FactorFlow(instance.X, instance.b, y), V, np.array([0.1, 1e6]), max_steps=8)
+    assert run.status == "max_steps" and run.states[0] is not None and run.states[1] is None
+    assert 0.1 <= run.end < 1e6
+
+
+def test_progress_and_bad_representation():
+    told = []
+    ll.simulate(wide(), 8, [1.0, 2.0], replicas=2, progress=lambda *x: told.append(x))
+    assert told[-1][:2] == (200, 200)
+    with pytest.raises(InputError, match="representation"):
+        ll.simulate(wide(), 8, [1.0], representation="overlaps")
+
+
+BAD = {
+    "Gaussian inputs": {"inputs": ll.Hypercube()},
+    "one direction": {"teacher": ll.Committee(width=1, activation="square"), "channel": ll.GaussianNoise()},
+    "noiseless labels": {"channel": ll.Modulus(variance=0.1)},
+    "fixed data set": {"sample_ratio": None},
+    "committee of squares": {"student": ll.Committee(width=3, activation="erf")},
+    "second layer of ones": {"student": ll.Committee(width=3, activation="square", second_layer="trained")},
+    "squared label": {"loss": ll.SquareLoss()},
+    "random start": {"start": ll.InformedStart(overlap=0.3)},
+    "spherical=False": {"algorithm": ll.GradientDescent(learning_rate=0.1)},
+    "learning_rate=": {"algorithm": ll.OnlineSGD(learning_rate=0.1)},
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_what_does_not_fit_is_said_in_words(words):
+    problem = wide(**BAD[words])
+    with pytest.raises(LimitUndefinedError, match=words):
+        ll.predict(problem, ll.MatrixFlow(d=8), [1.0])
+    assert words in ll.limits(problem)["MatrixFlow"]
+    if words in ("noiseless labels", "second layer of ones", "squared label", "random start", "spherical=False"):
+        with pytest.raises(InputError, match=words):
+            ll.simulate(problem, 8, [1.0])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("d", 1), ("d", 2.5), ("width", 0), ("width", 2.5), ("width", "all"), ("replicas", 0), ("seed", -1)],
+)
+def test_bad_fields_are_refused(field, value):
+    with pytest.raises(InputError, match=f"MatrixFlow.{field}"):
+        ll.MatrixFlow(**{field: value})
+
+
+def test_bad_schemes_and_tolerances_are_refused():
+    with pytest.raises(InputError, match="scheme"):
+        ll.MatrixFlow(scheme="euler")
+    with pytest.raises(InputError, match="rtol"):
+        ll.MatrixFlow(rtol=0.0)

@@ -1,0 +1,256 @@
+"""SGD on inputs that bring their labels: one step by hand, its mean, its noise, what is measured, the edges."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import limitlab as ll
+from cases import mixture
+from limitlab.macro.mixtures.closed import closed_field, closed_risk
+from limitlab.macro.mixtures.start import Cloud
+from limitlab.micro import mixture_measure as measure
+from limitlab.micro import mixture_sgd
+from limitlab.micro.mixture_sgd import _keys, _starts, make_rule
+from limitlab.micro.mixture_steps import Network, mixture_step, move
+from limitlab.micro.steps import Run
+
+D, WIDTH = 5, 8
+
+
+TRAINED = {"student": {"second_layer": "trained", "bias": "trained"}}
+FULL = mixture(start={"second_layer": "uniform", "bias_scale": 0.3}, weight_decay=0.7, second_layer_rate=1.5, **TRAINED)
+
+
+def network(p=WIDTH, d=D, seed=0):
+    rng = np.random.default_rng(seed)
+    return Network(*map(jnp.asarray, (0.8 * rng.normal(size=(d, p)), rng.uniform(-1, 1, p), 0.3 * rng.normal(size=p))))
+
+
+def alive(net):
+    return Run(net, jnp.asarray(True), jnp.asarray(-1))
+
+
+def one_steps(problem, net, count, seed=0, step=0):
+    """The states after one step from the same network, each with its own samples and noise."""
+    rule, d = make_rule(problem), jnp.asarray(float(net.W.shape[0]))
+    go = jax.jit(jax.vmap(lambda keys: mixture_step(rule, d, alive(net), keys, jnp.asarray(step)).state))
+    return go(_keys(seed, count))
+
+
+def test_one_step_is_the_formula():
+    """By plain loops, with bias, trained second layer, decay and a schedule."""
+    schedule = ll.PowerSchedule(exponent=0.25, onset=0.0)
+    problem = dataclasses.replace(FULL, algorithm=dataclasses.replace(FULL.algorithm, schedule=schedule, batch_size=3))
+    net, step = network(), 4
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(3, D)) / np.sqrt(D), np.array([1.0, -1.0, 1.0])
+    after = move(make_rule(problem), jnp.asarray(float(D)), alive(net), x, y, jax.random.key(0), step).state
+    W, a, b = map(np.array, (net.W, net.a, net.b))
+    clock = 0.4 / (WIDTH * D)
+    xi = ((5 * clock) ** 0.75 - (4 * clock) ** 0.75) / 0.75 / clock
+    eta = clock * xi
+    sigma = lambda u: np.interp(u, [0.5, 1.5], [-2.5, 7.5])  # noqa: E731
+    dW, da, db = np.zeros_like(W), np.zeros_like(a), np.zeros_like(b)
+    for xs, ys in zip(x, y, strict=True):
+        lam = W.T @ xs + b
+        error = ys - np.mean(a * sigma(lam))
+        slope = np.where((lam > 0.5) & (lam < 1.5), 10.0, 0.0)
+        dW += 0.4 * xi / WIDTH * np.outer(xs, a * slope) * error / 3
+        db += eta * a * slope * error / 3
+        da += 1.5 * eta * sigma(lam) * error / 3
+    keep = 1 - 0.7 * eta
+    np.testing.assert_allclose(after.W, keep * W + dW, rtol=1e-12)
+    np.testing.assert_allclose(after.b, keep * b + db, rtol=1e-12)
+    np.testing.assert_allclose(after.a, keep * a + da, rtol=1e-12)
+
+
+def risk_of(problem, net):
+    """R_N in closed form, differentiable by finite differences."""
+    field = dataclasses.replace(closed_field(problem, D, mirrored=False), values=True)
+    return _two_copies(field, net)
+
+
+@jax.jit
+def _two_copies(field, net):
+    half = Cloud(net.a[None], net.b[None], (net.W.T / jnp.sqrt(float(net.W.shape[0])))[None])
+    return closed_risk(field, jax.tree.map(lambda x: jnp.stack([x, x]), half))
+
+
+def expected(problem, net, h=1e-4):
+    """-p grad R by central differences, in (a, b, theta) of the first two units and coordinates."""
+    base = risk_of(problem, net)
+    assert np.isfinite(base)
+    out = {}
+    for name, index in (
+        ("a", (0,)),
+        ("a", (1,)),
+        ("b", (0,)),
+        ("b", (1,)),
+        ("W", (0, 0)),
+        ("W", (1, 1)),
+        ("W", (0, 1)),
+    ):
+        move_by = lambda s, name=name, index=index: dataclasses.replace(  # noqa: E731
+            net, **{name: getattr(net, name).at[index].add(s)}
+        )
+        out[name, index] = -WIDTH * float(risk_of(problem, move_by(h)) - risk_of(problem, move_by(-h))) / (2 * h)
+    return out
+
+
+@pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.4)])
+def test_the_mean_step_is_the_gradient_of_the_risk(inputs):
+    """The tangent: over many one-step runs the mean increment is -eta grad Psi, and twice that is noticed."""
+    problem = dataclasses.replace(
+        FULL, inputs=inputs, algorithm=dataclasses.replace(FULL.algorithm, weight_decay=0.0, batch_size=16)
+    )
+    net, count = network(), 16384
+    after, eta = one_steps(problem, net, count), 0.4 / (WIDTH * D)
+    wrong = []
+    for (name, index), pull in expected(problem, net).items():
+        pull = pull * {"a": 1.5, "b": 1.0, "W": D}[name]
+        move_of = (np.asarray(getattr(after, name))[(slice(None), *index)] - getattr(net, name)[index]) / eta
+        error = move_of.std() / np.sqrt(count)
+        assert abs(move_of.mean() - pull) < 4.5 * error, (name, index)
+        wrong.append(abs(move_of.mean() - 2 * pull) / error)
+    assert max(wrong) > 8
+
+
+def test_added_noise_has_variance_two_T_eta():
+    rule = dataclasses.replace(FULL.algorithm, weight_decay=0.0)
+    still = dataclasses.replace(FULL, algorithm=rule)
+    problem = dataclasses.replace(FULL, algorithm=dataclasses.replace(rule, temperature=0.3))
+    net, count, eta = network(), 2000, 0.4 / (WIDTH * D)
+    hot, cold = (one_steps(x, net, count) for x in (problem, still))  # the same samples
+    for name, scale in (("W", np.sqrt(D)), ("a", 1.0), ("b", 1.0)):
+        kick = np.asarray(getattr(hot, name) - getattr(cold, name)).ravel() / scale / np.sqrt(2 * 0.3 * eta)
+        assert stats.kstest(kick, "norm").pvalue > 1e-4
+        assert abs(np.mean(kick**2) - 1) < 4.5 * np.sqrt(2 / kick.size)
+
+
+def test_what_is_fixed_stays():
+    problem = mixture(start={"second_layer": "rademacher"}, temperature=0.1, weight_decay=1.0)
+    net = network()
+    after = one_steps(problem, net, 3)
+    np.testing.assert_array_equal(after.a, np.tile(net.a, (3, 1)))
+    np.testing.assert_array_equal(after.b, np.tile(net.b, (3, 1)))
+    plain = ll.simulate(problem, d=D, times=[0.0, 0.05], replicas=2)
+    assert "b" not in plain and set(np.unique(plain.a)) == {-1.0, 1.0}
+
+
+def test_replicas_and_times_do_not_change_the_numbers():
+    times = np.array([0.0, 0.02, 0.05])
+    few = ll.simulate(FULL, d=D, times=times[1:2], replicas=1, seed=3)
+    many = ll.simulate(FULL, d=D, times=times, replicas=3, seed=3)
+    for name in ("risk", "r", "a", "b", "polarisation"):
+        np.testing.assert_allclose(few[name][0, 0], many[name][1, 0], rtol=1e-9)
+    assert abs(float(many.risk[1, 0] - many.risk[1, 1])) > 1e-6
+    assert many.r.dims == ("time", "replica", "student") and many.samples[-1] == many.step[-1]
+    start = _starts(FULL, D, 3, 3)
+    np.testing.assert_allclose(many.r[0], np.linalg.norm(start.W, axis=1) / np.sqrt(D), rtol=1e-12)
+    direction = start.W[0] / np.linalg.norm(start.W[0], axis=0)
+    np.testing.assert_allclose(many.polarisation[0, 0], np.linalg.norm(direction.mean(axis=1)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.4)])
+def test_measured_risk_is_unbiased(inputs):
+    """Over many test sets, against the closed form; the noise floor counts half its variance."""
+    problem, net = dataclasses.replace(FULL, inputs=inputs), network()
+    exact = float(risk_of(problem, net))
+    look = jax.jit(lambda tests: measure.test_risk(problem.student.activation, tests, net))
+    seen = [float(look(measure.points(inputs, jax.random.key(k), 4096, D))) for k in range(12)]
+    plain = []
+    for k in range(12):
+        x, y = inputs.draw(jax.random.key(100 + k), 4096, D)
+        plain.append(float(look(measure.Points(x, y, False))))
+    assert abs(np.mean(seen) - exact) < 4.5 * np.std(seen) / np.sqrt(12) + 1e-9
+    assert abs(np.mean(plain) - exact) < 4.5 * np.std(plain) / np.sqrt(12)
+    if isinstance(inputs, ll.IsotropicMixture):
+        assert np.std(seen) < np.std(plain)
+    noisy = ll.simulate(dataclasses.replace(problem, channel=ll.GaussianNoise(variance=0.5)), d=D, times=[0.0])
+    quiet = ll.simulate(problem, d=D, times=[0.0])
+    np.testing.assert_allclose(noisy.risk - quiet.risk, 0.25, rtol=1e-10)
+
+
+def test_anisotropic_blocks_and_alignment():
+    problem = mixture(inputs=ll.AnisotropicMixture(delta=0.6, fraction=0.4))
+    sim = ll.simulate(problem, d=D, times=[0.0, 0.02], replicas=2)
+    assert sim.r.dims == ("time", "replica", "student", "block") and list(sim.block) == ["informative", "other"]
+    square = sim.r.values**2
+    np.testing.assert_allclose(sim.alignment, (square[..., 0] / square.sum(-1)).mean(-1), rtol=1e-12)
+
+
+def test_a_sampler_of_ones_own_has_the_same_law():
+    """The mixture written as a sampler: one-step increments of both have the same law."""
+    inputs = ll.IsotropicMixture(0.5)
+    custom = ll.CustomInputs(lambda key, count, d: inputs.draw(jax.random.fold_in(key, 7), count, d))
+    net = network()
+    first = one_steps(FULL, net, 4000)
+    second = one_steps(dataclasses.replace(FULL, inputs=custom), net, 4000)
+    for name in ("W", "a", "b"):
+        x, y = (np.asarray(getattr(s, name)).reshape(4000, -1)[:, 0] for s in (first, second))
+        assert not np.array_equal(x, y)
+        assert stats.ks_2samp(x, y).pvalue > 1e-4
+    sim = ll.simulate(dataclasses.replace(FULL, inputs=custom), d=D, times=[0.0, 0.02])
+    assert sim.attrs["risk_from"].endswith("draws of the sampler") and np.all(np.isfinite(sim.risk))
+
+
+def test_rotating_the_start_and_the_inputs_changes_nothing():
+    """An isotropic law is its own rotation: the step of a rotated network on rotated samples is the rotated step."""
+    rng = np.random.default_rng(2)
+    O = np.linalg.qr(rng.normal(size=(D, D)))[0]
+    x, y = rng.normal(size=(4, D)) / np.sqrt(D), np.array([1.0, -1.0, 1.0, -1.0])
+    net, rule = network(), make_rule(FULL)
+    go = lambda net, x: move(rule, jnp.asarray(float(D)), alive(net), x, y, jax.random.key(0), 0).state  # noqa: E731
+    straight, turned = go(net, x), go(dataclasses.replace(net, W=O @ net.W), x @ O.T)
+    np.testing.assert_allclose(turned.W, O @ straight.W, atol=1e-12)
+    np.testing.assert_allclose(turned.a, straight.a, atol=1e-12)
+
+
+def test_a_run_that_diverges_says_so():
+    sim = ll.simulate(mixture(activation="square", learning_rate=500.0), d=D, times=[0.0, 100.0, 500.0], replicas=2)
+    assert (
+        set(sim.status.values) == {"diverged"} and np.all(np.isnan(sim.risk[-1])) and np.all(np.isfinite(sim.risk[0]))
+    )
+    assert np.all(sim.end_time < 500)
+
+
+def test_bad_input_is_refused_in_words(monkeypatch):
+    with pytest.raises(ll.InputError, match="representation"):
+        ll.simulate(mixture(), d=D, times=[0.1], representation="overlaps")
+    with pytest.raises(ll.InputError, match=r"0 <= delta < 1"):
+        ll.IsotropicMixture(delta=1.0)
+    with pytest.raises(ll.InputError, match="temperature"):
+        mixture(temperature=-0.1)
+    with pytest.raises(ll.InputError, match="finite with increasing x"):
+        mixture(activation=ll.piecewise((0.5, -2.5), (float("nan"), 7.5)))
+    with pytest.raises(ll.InputError, match=r"shape \(16, 5\)"):
+        ll.simulate(mixture(inputs=ll.CustomInputs(lambda k, n, d: (jnp.ones((n, 2)), jnp.ones(n)))), d=D, times=[0.1])
+    with pytest.raises(ll.InputError, match="finite x and y"):
+        ll.simulate(
+            mixture(inputs=ll.CustomInputs(lambda k, n, d: (jnp.ones((n, d)) * jnp.nan, jnp.ones(n)))), d=D, times=[0.1]
+        )
+    with pytest.raises(ll.InputError, match="GiB"):
+        ll.simulate(mixture(p=10**6), d=10**6, times=[0.0])
+    with pytest.raises(ll.InputError, match="random start"):
+        ll.simulate(dataclasses.replace(mixture(), start=ll.InformedStart(overlap=0.3)), d=D, times=[0.1])
+    monkeypatch.setattr(mixture_sgd, "MODEST", 3)
+    assert "r" not in ll.simulate(mixture(), d=D, times=[0.0])
+
+
+def test_a_sampler_that_ignores_its_key_is_refused():
+    """NumPy's random numbers would be drawn once, when the step is compiled."""
+    import numpy as np
+
+    frozen = ll.Problem(
+        inputs=ll.CustomInputs(lambda key, count, d: (np.random.default_rng().normal(size=(count, d)), np.ones(count))),
+        student=ll.Committee(width=3, activation="tanh"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(),
+        algorithm=ll.OnlineSGD(learning_rate=1.0),
+    )
+    with pytest.raises(ll.InputError, match="every key"):
+        ll.simulate(frozen, d=4, times=[0.1])

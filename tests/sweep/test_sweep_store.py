@@ -1,0 +1,363 @@
+"""The store of a sweep: every point kept once, whole, under its own name, and nothing else read as data."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import limitlab as ll
+from cases import committee
+from limitlab.results.points import Point
+from limitlab.sweep.identity import describe, hash_of, point_seed
+from limitlab.sweep.storage.netcdf import decode, encode
+from limitlab.sweep.storage.store import Store
+
+RATE = "algorithm.learning_rate"
+RATES = [0.1, 0.2, 0.4, 0.8]
+
+HERE = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # for child processes
+
+
+def problem(rate=0.5):
+    return committee("linear", "linear", p=1, k=1, learning_rate=rate)
+
+
+CALLS = []
+
+
+def doubled(problem):
+    CALLS.append(problem.algorithm.learning_rate)
+    return 2 * problem.algorithm.learning_rate
+
+
+@pytest.fixture(autouse=True)
+def _no_calls_yet():
+    CALLS.clear()
+
+
+def swept(folder, rates=RATES, **keywords):
+    return ll.sweep(doubled, problem(), {RATE: rates}, store=folder, **keywords)
+
+
+# --- the files ---------------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_computes_only_what_is_missing(tmp_path):
+    first = swept(tmp_path / "s")
+    assert CALLS == RATES
+    again = swept(tmp_path / "s", [0.1, 0.3, 0.8])
+    assert CALLS == [*RATES, 0.3]
+    np.testing.assert_array_equal(again["doubled"], [0.2, 0.6, 1.6])
+    np.testing.assert_array_equal(first["doubled"], 2 * np.array(RATES))
+
+
+def test_a_point_is_a_netcdf_file_with_its_provenance(tmp_path):
+    ds = ll.sweep(ll.simulate, problem(), {"d": [20]}, times=[0.0, 1.0], replicas=3, seed=5, store=tmp_path / "s")
+    store = Store(tmp_path / "s")
+    (key,) = store.keys()
+    assert store.place(key).name == f"{key}.nc" and store.place(key).parent.name == key[:2]
+    back = ll.load(store.place(key))
+    np.testing.assert_array_equal(back["risk"], ds["risk"].squeeze("d"))
+    assert back.attrs["spec_hash"] == ll.spec_hash(problem())
+    about = back.attrs["provenance"]
+    assert about["key"] == key and about["root_seed"] == 5 and about["seed"] == back.attrs["seed"] != 5
+    for name in ("verb", "arguments", "numerics_version", "seconds", "limitlab_version", "jax_version", "host"):
+        assert about[name] is not None
+    import xarray as xr
+
+    with xr.open_dataset(store.place(key), engine="h5netcdf") as plain:  # no checksum in the way of other readers
+        np.testing.assert_array_equal(plain["risk"], back["risk"])
+
+
+def test_names_depend_on_everything_that_changes_the_numbers_and_on_nothing_else(tmp_path):
+    def keys(number, **changes):
+        keywords = {"times": [0.0, 1.0], "replicas": 2, "seed": 1, **changes}
+        grid = keywords.pop("grid", {"d": [20]})
+        ll.sweep(ll.simulate, keywords.pop("problem", problem()), grid, store=tmp_path / str(number), **keywords)
+        return set(Store(tmp_path / str(number)).keys())
+
+    base = keys(0)
+    assert keys(1, times=np.array([0, 1]), grid={"d": [20.0]}) == base  # the same numbers in other clothes
+    others = [
+        keys(2, replicas=3),
+        keys(3, seed=2),
+        keys(4, times=[0.0, 2.0]),
+        keys(5, problem=problem(0.25)),
+        keys(6, representation="overlaps"),
+        keys(7, grid={"d": [21]}),
+    ]
+    assert len(set.union(base, *others)) == 7
+
+
+def test_a_function_is_known_by_its_code_and_closure():
+    def make(factor, power=1):
+        def verb(problem, shift=power):
+            return factor * shift
+
+        return verb
+
+    assert describe(make(2.0)) == describe(make(2))
+    assert describe(make(2.0)) != describe(make(3.0))
+    assert describe(make(2.0)) != describe(make(2.0, 2))
+    assert describe(lambda problem: 1.0) != describe(lambda problem: 2.0)
+    assert describe(lambda problem: problem in {1, 2}) == describe(lambda problem: problem in {2, 1})
+    assert describe(ll.predict) == {"function": "limitlab:predict"}
+    with pytest.raises(ll.InputError, match="cannot tell Thread objects apart"):
+        describe(threading.Thread())
+
+
+def test_functions_inside_a_problem_are_told_apart():
+    import jax
+
+    def inputs(width):
+        def sampler(key, count, d):
+            return jax.random.normal(key, (count, d)) * width, jax.numpy.ones(count)
+
+        return ll.CustomInputs(sampler)
+
+    assert describe(inputs(1.0)) != describe(inputs(2.0))
+    student = {"student": ll.Committee(width=2, activation="relu"), "loss": ll.SquareLoss(), "start": ll.RandomStart()}
+    wholes = [
+        ll.Problem(inputs=inputs(w), algorithm=ll.OnlineSGD(learning_rate=0.1), **student) for w in (1.0, 2.0, 1.0)
+    ]
+    assert describe(wholes[0]) == describe(wholes[2]) != describe(wholes[1])
+
+
+@pytest.mark.parametrize("kind", ["truncated", "flipped", "foreign", "empty", "renamed", "unsigned", "folder", "pipe"])
+def test_damaged_and_foreign_files_are_quarantined_and_computed_again(tmp_path, kind):
+    expected = swept(tmp_path / "s")
+    store = Store(tmp_path / "s")
+    key, other = sorted(store.keys())[:2]
+    path = store.place(key)
+    data = bytearray(path.read_bytes())
+    if kind == "flipped":
+        data[len(data) // 2] ^= 1
+    elif kind == "truncated":
+        data = data[: len(data) * 2 // 3]
+    elif kind == "foreign":
+        data = b"Dear diary"
+    elif kind == "empty":
+        data = b""
+    elif kind == "unsigned":
+        data = data[:-81]  # the file alone, without its checksum
+    elif kind == "renamed":
+        data = store.place(other).read_bytes()  # whole, but another point
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(data)
+    CALLS.clear()
+    with pytest.warns(ll.errors.DamagedFileWarning, match="was put into .*quarantine") as said:
+        again = swept(tmp_path / "s")
+    assert len(CALLS) == len(said) == 1
+    np.testing.assert_array_equal(again["doubled"], expected["doubled"])
+    (fault,) = store.faults()
+    assert fault.moved_to.exists() and fault.path == path
+    reasons = {"truncated": "truncated", "flipped": "damaged", "foreign": "not a netCDF", "empty": "empty"}
+    reasons |= {"renamed": "another point", "unsigned": "checksum", "folder": "not a file", "pipe": "not a file"}
+    assert reasons[kind] in fault.reason
+
+
+def test_every_flipped_bit_is_seen():
+    data = encode(Point({"x": ((), np.asarray(1.5))}, attrs={"provenance": {"key": "k"}}))
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(data) - 1, 300):
+        bad = bytearray(data)
+        bad[place] ^= 1 << rng.integers(8)
+        with pytest.raises(ll.ResultFileError):
+            decode(bytes(bad), "it")
+    for length in rng.integers(0, len(data), 100):
+        with pytest.raises(ll.ResultFileError):
+            decode(data[:length], "it")
+
+
+def test_verify_moves_what_does_not_belong(tmp_path):
+    swept(tmp_path / "s")
+    store = Store(tmp_path / "s")
+    (store.path / "points" / "notes.txt").write_text("hello")
+    (store.path / "points" / "00").mkdir(exist_ok=True)
+    (store.path / "points" / "00" / "..nc").write_text("hello")
+    key = next(store.keys())
+    shutil.copy(store.place(key), store.path / "points" / "00" / f"{'f' * 32}.nc")  # in the wrong folder too
+    good, bad = store.verify()
+    assert good == 4
+    assert {fault.path.name for fault in bad} == {"notes.txt", "..nc", f"{'f' * 32}.nc"}
+    assert store.verify() == (4, [])
+
+
+def test_points_of_every_kind_come_back_as_they_were():
+    rng = np.random.default_rng(1)
+    tables = {
+        "M": (("time", "student"), rng.normal(size=(3, 2))),
+        "status": (("replica",), np.asarray(["ok", "é\n"])),
+        "success": (("replica",), np.asarray([True, False])),
+        "count": ((), np.asarray(7)),
+        "small": ((), np.asarray(np.float32(0.1))),
+        "empty": (("term",), np.zeros(0)),
+        "infinite": ((), np.asarray(np.inf)),
+        "nan": (("time",), np.asarray([np.nan, -0.0, 5e-324])),
+    }
+    coords = {"time": (("time",), np.arange(3.0)), "step": (("time",), np.arange(3)), "d": ((), np.asarray(5))}
+    attrs = {"a": None, "b": [1, 2.5, "x"], "c": {"k": True}, "d": "", "e": "json:{", "long": "z" * 200_000, "n": 2**62}
+    point = Point(tables, coords, attrs, ("M_R",))
+    back = decode(encode(point), "it")
+    assert back.attrs == attrs and back.skipped == ("M_R",) and not back.failed
+    for name, (dims, values) in tables.items():
+        assert back.variables[name][0] == dims and back.variables[name][1].dtype.kind == values.dtype.kind
+        np.testing.assert_array_equal(back.variables[name][1], values)
+    assert list(back.coords)[:3] == list(coords)
+    failed = decode(encode(Point(reason="no", failure="out_of_time")), "it")
+    assert failed.failed and failed.status[1] == "out_of_time"
+
+
+def test_a_folder_with_other_things_is_no_store(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ll.InputError, match="has other things in it"):
+        swept(tmp_path)
+    with pytest.raises(ll.InputError, match="is a file"):
+        swept(tmp_path / "thesis.tex")
+    with pytest.raises(ll.InputError, match="no folder"):
+        Store(tmp_path / "nowhere", create=False)
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "limitlab-store.json").write_text("{")
+    with pytest.raises(ll.ResultFileError, match="cannot be read as the mark"):
+        swept(tmp_path / "s")
+    (tmp_path / "s" / "limitlab-store.json").write_text(json.dumps({"limitlab_store": 99, "id": "x"}))
+    with pytest.raises(ll.ResultFileError, match="format 99"):
+        swept(tmp_path / "s")
+
+
+def test_half_written_files_of_dead_processes_are_swept_away(tmp_path):
+    import socket
+
+    swept(tmp_path / "s")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    parts = tmp_path / "s" / "parts"
+    (parts / f"{socket.gethostname()}@{dead.pid}.abc").write_text("half")
+    (parts / f"{socket.gethostname()}@{os.getpid()}.abc").write_text("mine, alive")
+    (parts / f"elsewhere@{dead.pid}.abc").write_text("of another machine")
+    swept(tmp_path / "s", [0.7])
+    assert {p.name.split("@")[0] for p in parts.iterdir()} == {socket.gethostname(), "elsewhere"}
+    assert len(list(parts.iterdir())) == 2
+
+
+# --- disks that are full or closed --------------------------------------------------------------------------------
+
+CHILD = """
+import sys, resource, signal
+sys.path[:0] = {here!r}
+from test_sweep_store import *
+{before}
+try:
+    swept({folder!r}, np.linspace(0.1, 1, 400).tolist(){keywords})
+except ll.ResultFileError as error:
+    print("ResultFileError:", error)
+store = Store({folder!r}, create=False)
+parts = list((store.path / "parts").iterdir())
+print(len(list(store.keys())), "stored", len(parts), "parts")
+print(store.verify()[1])
+"""
+
+
+def child(folder, before="", keywords="", shell=None):
+    code = CHILD.format(here=HERE, folder=str(folder), before=before, keywords=keywords)
+    words = [sys.executable, "-c", code]
+    if shell is not None:
+        words = ["unshare", "-rm", "sh", "-c", shell + ' && exec "$@"', "sh", *words]
+    return subprocess.run(words, capture_output=True, text=True, timeout=400)
+
+
+def needs_mounts(tmp_path):
+    probe = f"mount -t tmpfs -o size=300k tmpfs {tmp_path}"
+    if (
+        not shutil.which("unshare")
+        or subprocess.run(["unshare", "-rm", "sh", "-c", probe], capture_output=True).returncode
+    ):
+        pytest.skip("this machine does not let users mount a small disk")
+
+
+@pytest.mark.parametrize("keywords", ["", ", workers=1"], ids=["here", "worker"])
+def test_a_full_disk_gives_a_clear_error_and_no_half_file(tmp_path, keywords):
+    needs_mounts(tmp_path)
+    done = child(tmp_path / "s", keywords=keywords, shell=f"mount -t tmpfs -o size=1m tmpfs {tmp_path}")
+    assert "No space left on device" in done.stdout and "Everything stored so far is kept" in done.stdout, done
+    count, _, parts, _ = done.stdout.split("\n")[-3].split()
+    assert int(count) > 10 and int(parts) == 0
+    assert done.stdout.endswith("[]\n")
+
+
+def test_a_file_that_may_not_grow_is_as_good_as_a_full_disk(tmp_path):
+    before = f"swept({str(tmp_path / 's')!r}, [0.05]); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))"
+    done = child(tmp_path / "s", before=before)
+    assert "could not be written: File too large" in done.stdout, done
+    assert "1 stored 0 parts" in done.stdout and done.stdout.endswith("[]\n")
+
+
+def test_a_read_only_store_is_said_before_anything_is_computed(tmp_path):
+    needs_mounts(tmp_path)
+    disk = f"mount -t tmpfs -o size=4m tmpfs {tmp_path}"
+    before = f"""
+import subprocess
+swept({str(tmp_path / "s")!r}, [0.1])
+CALLS.clear()
+subprocess.run(["mount", "-o", "remount,ro", {str(tmp_path)!r}], check=True)
+import atexit; atexit.register(lambda: print("calls", len(CALLS)))
+"""
+    done = child(tmp_path / "s", before=before, shell=disk)
+    assert "Read-only file system" in done.stdout and "1 stored 0 parts" in done.stdout, done
+    assert "calls 0" in done.stdout
+
+
+# --- seeds --------------------------------------------------------------------------------------------------------
+
+
+def test_points_have_streams_of_their_own():
+    ds = ll.sweep(ll.simulate, problem(), {"start.overlap": [0.3, 0.3000001], "d": [30]}, times=[1.0], replicas=64)
+    a, b = ds["risk"].values[:, 0, 0]
+    assert abs(np.corrcoef(a, b)[0, 1]) < 0.5
+    shared = [ll.simulate(problem(), 30, [1.0], 64, seed=0)["risk"].values[0] for _ in range(2)]
+    assert np.corrcoef(*shared)[0, 1] > 0.999  # what one seed for all points would give
+
+
+def test_more_replicas_and_times_extend_the_same_runs():
+    short = ll.sweep(ll.simulate, problem(), {"d": [30]}, times=[1.0], replicas=2, seed=4)
+    longer = ll.sweep(ll.simulate, problem(), {"d": [30, 40]}, times=[0.5, 1.0], replicas=3, seed=4)
+    np.testing.assert_array_equal(longer["risk"].sel(d=30, time=1.0)[:2], short["risk"].sel(d=30, time=1.0))
+
+
+def test_seeds_of_a_million_points_do_not_meet():
+    seeds = {point_seed(0, hash_of(i)) for i in range(20_000)}
+    assert len(seeds) == 20_000 and max(seeds) < 2**62 and max(seeds) > 2**61
+    assert point_seed(0, "a") != point_seed(1, "a")
+
+
+def test_a_limit_takes_the_seed_of_the_sweep_only_when_one_is_given():
+    limit = ll.OverlapODE(d=50, replicas=2, seed=9)
+    grid, drawn = {RATE: [0.1, 0.2]}, dataclasses.replace(problem(), start=ll.RandomStart())
+    own = ll.sweep(ll.predict, drawn, grid, limit=limit, times=[0.0])
+    np.testing.assert_array_equal(own["Q"][0], own["Q"][1])  # one start for all
+    given = ll.sweep(ll.predict, drawn, grid, limit=limit, times=[0.0], seed=1)
+    assert not np.array_equal(given["Q"][0], given["Q"][1])
+    with pytest.raises(ll.InputError, match="draws no random numbers"):
+        ll.sweep(doubled, problem(), grid, seed=1)
+    with pytest.raises(ll.InputError, match="has no replicas"):
+        ll.sweep(doubled, problem(), grid, replicas=1)
+
+
+def test_seeds_on_the_grid_are_roots():
+    ds = ll.sweep(ll.simulate, problem(), {"seed": [1, 2], "d": [30]}, times=[1.0], replicas=2)
+    one = ll.sweep(ll.simulate, problem(), {"d": [30]}, times=[1.0], replicas=2, seed=2)
+    np.testing.assert_array_equal(ds["risk"].sel(seed=2, d=30), one["risk"].sel(d=30))
+    assert not np.array_equal(ds["risk"][0], ds["risk"][1])
