@@ -119,7 +119,7 @@ def wide_right_hand_sides(table: Table) -> None:
 
 def flat_memory(table: Table) -> None:
     problem = committee("erf", 2, 1, rate=0.1)
-    clock = problem.algorithm.clock(2, 1000)
+    clock = problem.algorithm.clock(problem, 1000)
 
     def run(steps):
         began = time.perf_counter()

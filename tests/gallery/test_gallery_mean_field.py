@@ -379,7 +379,7 @@ def test_the_papers_scalings_are_ours():
     """eps = 1e-6 at d = 40: a step gains 2 eps of our time."""
     d, eps = 40, 1e-6
     problem: Any = ll.library.isotropic_mixture(0.8, step_noise=2 * d * eps)
-    assert problem.algorithm.clock(problem.student.width, d) == pytest.approx(2 * eps)
+    assert problem.algorithm.clock(problem, d) == pytest.approx(2 * eps)
     assert problem.start.scale == 0.8
     other: Any = ll.library.anisotropic_mixture()
     assert other.inputs.informative(320) == 60

@@ -180,7 +180,7 @@ def test_noise_has_mean_zero_and_the_full_covariance():
 def _moves(problem, start, d, keys):
     run = Run(start, jnp.asarray(True), jnp.asarray(-1))
     size = start.Q.shape[0] + start.P.shape[0]
-    delta = problem.algorithm.clock(problem.student.width, d)
+    delta = problem.algorithm.clock(problem, d)
     step = partial(overlaps_step, size, problem, d, run)
     return jax.vmap(lambda key: (flatten(step(key, 0).state) - flatten(start)) / delta)(keys)
 
@@ -200,7 +200,7 @@ def test_one_step_of_sgd_has_this_covariance(case):
     d, problem = 10**6, linear(1.0, 2) if case == "batch" else erf(spherical=True)
     batch = problem.algorithm.batch_size
     _, cov = at_start(problem)
-    scale = float(noise_variance(problem, d)) / problem.algorithm.clock(2, d)
+    scale = float(noise_variance(problem, d)) / problem.algorithm.clock(problem, d)
     assert scale == pytest.approx(1 / batch)
     b, moves = mean_increment(problem), exact_steps(problem, d)
     z_mean, z_cov = moment_scores(moves, b, cov * scale)
@@ -216,7 +216,7 @@ def test_finite_size_drift_is_the_mean_of_a_step_at_small_d(case):
     if case == "norm":
         d, problem = 20, committee("square", "square", 2, 1, 0.3, 0.2, SKEW)
     start, sums, live = limit_overlaps(problem), error_sum(problem), as_arrays(problem)
-    delta = problem.algorithm.clock(2, d)
+    delta = problem.algorithm.clock(problem, d)
     s, z, _ = draw(start, jax.random.key(7), 200_000)
     b = slope(live, sums, start)
     ahead = slope(live, sums, jax.tree.map(lambda y, v: y + delta * v, start, b))

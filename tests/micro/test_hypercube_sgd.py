@@ -160,7 +160,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_is_the_rule_written_by_hand(name):
     problem, steps = CASES[name], np.array([0, 20, 33])
-    sim = ll.simulate(problem, D, steps * problem.algorithm.clock(WIDTH, D) + 1e-12, replicas=2)
+    sim = ll.simulate(problem, D, steps * problem.algorithm.clock(problem, D) + 1e-12, replicas=2)
     np.testing.assert_array_equal(sim.step, steps)
     np.testing.assert_array_equal(sim.samples, steps * problem.algorithm.batch_size)
     for i, n in enumerate(steps):
@@ -322,7 +322,7 @@ def test_divergence_is_a_status_with_finite_numbers_before():
     sim = ll.simulate(problem, D, np.linspace(0, 40, 41), replicas=4)
     assert "diverged" in set(sim.status.values.tolist())
     for r in np.nonzero(sim.status.values == "diverged")[0]:
-        one, last = sim.isel(replica=r), float(sim.end_time[r]) / problem.algorithm.clock(WIDTH, D)
+        one, last = sim.isel(replica=r), float(sim.end_time[r]) / problem.algorithm.clock(problem, D)
         assert 0 < last < one.step.values[-1]
         assert np.all(np.isfinite(one.risk.values[one.step.values <= last + 0.5]))
         assert np.all(np.isnan(one.fourier.values[one.step.values > last + 0.5]))

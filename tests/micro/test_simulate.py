@@ -113,7 +113,7 @@ def test_overlaps_have_the_law_of_the_weights(name):
     if case.pop("random", False):
         case["start"] = ll.RandomStart()
     problem = committee(**case)
-    time = [40 * problem.algorithm.clock(problem.student.width, d)]
+    time = [40 * problem.algorithm.clock(problem, d)]
     one = scalars(ll.simulate(problem, d, time, replicas=3000, seed=1, representation="weights"))
     two = scalars(ll.simulate(problem, d, time, replicas=3000, seed=2, representation="overlaps"))
     values = {key: stats.ks_2samp(one[key], two[key]).pvalue for key in one if np.ptp(one[key]) > 1e-9}
@@ -129,7 +129,7 @@ def test_law_test_rejects_a_fixed_norm(monkeypatch):
         p=2, k=1, learning_rate=3.0, variance=1.0, start=ll.OverlapStart(Q=np.eye(2), M=[[0.1], [0.1]], P=1.0)
     )
     d = 4
-    time = [40 * problem.algorithm.clock(2, d)]
+    time = [40 * problem.algorithm.clock(problem, d)]
     one = scalars(ll.simulate(problem, d, time, replicas=3000, seed=1, representation="weights"))
     monkeypatch.setattr(steps, "chi_square", lambda key, n, shape=(): jnp.asarray(0.0))
     two = scalars(ll.simulate(problem, d, time, replicas=3001, seed=2, representation="overlaps"))
@@ -209,7 +209,7 @@ def test_divergence_is_a_status_with_finite_numbers_before():
 
 def test_a_huge_dimension_costs_nothing():
     problem = ll.library.escaping_mediocrity(width=2, learning_rate=0.1)
-    clock = problem.algorithm.clock(2, 10**9)
+    clock = problem.algorithm.clock(problem, 10**9)
     sim = ll.simulate(problem, 10**9, [0.0, 200 * clock], replicas=2, representation="overlaps")
     assert sim.step.values[-1] == 200
     assert float(np.max(np.abs(sim.M))) < 1e-3

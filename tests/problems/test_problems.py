@@ -136,4 +136,4 @@ def test_saad_solla_scaling_is_translated():
     p = problem.student.width
     np.testing.assert_allclose(problem.algorithm.learning_rate / p * problem.student.output_weights, 0.4)
     np.testing.assert_allclose(problem.teacher.output_weights / p, 1.0)
-    assert problem.algorithm.clock(p, 100) == pytest.approx(0.4 / (3 * 100))
+    assert problem.algorithm.clock(problem, 100) == pytest.approx(0.4 / (3 * 100))

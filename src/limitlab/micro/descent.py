@@ -61,7 +61,7 @@ def run_descent(
     if d < 2:
         raise InputError(f"{by} needs d >= 2: at d = 1 the sphere has two points; got d={d}.")
     rule, loss = problem.need("algorithm", "loss", by=by)
-    targets = whole_steps(times, rule.clock)
+    targets = whole_steps(times, rule.clock(problem, d))
     grid = second_times(times)
     needed = 8 * (WORKSPACE * n * d + len(times) * d + replicas * len(times) * (len(grid) + 4))
     check_memory(
@@ -84,7 +84,7 @@ def run_descent(
         population_risk(problem.channel, loss, m, q, rho)
         for m, q, rho in zip(values["m"].T, values["q"].T, rhos, strict=True)
     ]
-    eta, along = float(rule.clock), ("time", "replica")
+    eta, along = float(rule.clock(problem, d)), ("time", "replica")
     return dataset(
         problem,
         {

@@ -60,7 +60,7 @@ def run_hypercube_sgd(
     target, student, rule = problem.teacher, problem.student, problem.algorithm
     assert isinstance(target, SparseTarget) and student is not None and rule is not None
     _check_sizes(target, d, representation)
-    p, P, clock = student.width, target.latent, rule.clock(student.width, d)  # type: ignore[attr-defined]
+    p, P, clock = student.width, target.latent, rule.clock(problem, d)  # type: ignore[attr-defined]
     steps = whole_steps(times, clock)
     plan = _plan(problem, clock)
     keep_u = len(times) * replicas * p * P <= MODEST

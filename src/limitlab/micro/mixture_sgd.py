@@ -54,7 +54,7 @@ def run_mixture_sgd(
     inputs, student, algorithm = problem.inputs, problem.student, problem.algorithm
     assert isinstance(inputs, AbstractLabelledInputs) and student is not None and isinstance(algorithm, OnlineSGD)
     check_sampler(inputs, d)
-    p, clock = student.width, algorithm.clock(student.width, d)
+    p, clock = student.width, algorithm.clock(problem, d)
     steps = whole_steps(times, clock)
     informative = inputs.informative(d) if isinstance(inputs, AnisotropicMixture) else None
     units = len(times) * replicas * p * (1 if informative is None else 2)

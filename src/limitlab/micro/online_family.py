@@ -42,7 +42,7 @@ def family_key(
     p, k = student.width, teacher.width
     size = replicas * (rule.batch_size + p + k) * (d if representation == "weights" else p + k)
     last = float(np.max(np.asarray(times, float)))
-    if d < p + k or replicas < 1 or size > LIGHT or not size * last / rule.clock(p, d) < BRIEF:
+    if d < p + k or replicas < 1 or size > LIGHT or not size * last / rule.clock(problem, d) < BRIEF:
         return None
     try:
         check_one_pass_committee("simulate with OnlineSGD", problem, InputError)
@@ -71,7 +71,7 @@ def family(
             "Group them by family_key, and simulate those for which it is None."
         )
     p, k = problems[0].student.width, problems[0].teacher.width  # type: ignore[union-attr]
-    clocks = np.asarray([problem.algorithm.clock(p, d) for problem in problems])  # type: ignore[union-attr]
+    clocks = np.asarray([problem.algorithm.clock(problem, d) for problem in problems])  # type: ignore[union-attr]
     targets = np.rint(times / clocks[:, None]).astype(np.int64)  # (problem, time)
     live = jax.tree.map(lambda *x: jnp.asarray(np.asarray(x, float)), *problems)
     by_weights, dim = representation == "weights", jnp.asarray(float(d))

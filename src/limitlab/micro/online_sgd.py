@@ -47,7 +47,7 @@ def run_online_sgd(
     check_choice("simulate", "representation", representation, ("weights", "overlaps"))
     _check_dimension(problem, d)
     p, k = problem.student.width, problem.teacher.width  # type: ignore[union-attr]
-    clock = problem.algorithm.clock(p, d)  # type: ignore[union-attr]
+    clock = problem.algorithm.clock(problem, d)  # type: ignore[union-attr]
     targets = whole_steps(times, clock)
     by_weights = representation == "weights"
     needed = bytes_needed(p, k, d, len(times), replicas, by_weights)

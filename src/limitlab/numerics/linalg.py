@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-__all__ = ["gram_factor", "nearest_psd", "pseudo_inverse"]
+__all__ = ["gram_factor", "nearest_psd", "pseudo_inverse", "realised"]
 
 
 def gram_factor(C: jax.Array, tolerance: float = 1e-14) -> jax.Array:
@@ -24,6 +24,20 @@ def gram_factor(C: jax.Array, tolerance: float = 1e-14) -> jax.Array:
         columns.append(column)
         rest = rest - column[..., :, None] * column[..., None, :]
     return jnp.stack(columns, axis=-1)
+
+
+def realised(gram: jax.Array, key: jax.Array, d: int) -> jax.Array:
+    r"""Vectors (n, d) with exactly the Gram matrix ``gram`` (n, n), times d, and a random orientation.
+
+    W = sqrt(d) L U, L L^T = gram, with U orthonormal rows of a random frame.
+    """
+    if d >= gram.shape[0]:
+        factor = gram_factor(gram)
+    else:  # fewer dimensions than vectors: keep the d leading directions; the others vanish or it is refused
+        values, vectors = jnp.linalg.eigh(gram)
+        factor = vectors[:, -d:] * jnp.sqrt(jnp.maximum(values[-d:], 0.0))
+    frame, _ = jnp.linalg.qr(jax.random.normal(key, (d, factor.shape[1])))
+    return jnp.sqrt(d) * factor @ frame.T
 
 
 def pseudo_inverse(C: jax.Array, tolerance: float = 1e-12) -> jax.Array:

@@ -1,21 +1,176 @@
-"""The nouns of a problem: what inputs, teachers, starts and learning rules must offer."""
+r"""The nouns of a problem, and what each must offer.
 
-from typing import ClassVar
+A part of a user's own is a frozen class in one file that has the abstract methods below; nothing else needs to know its
+name. `limitlab.testing` has a checker for each.
+"""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 
-__all__ = ["AbstractAlgorithm", "AbstractInputs", "AbstractTeacher"]
+from limitlab.problems.asked import Asked
+
+if TYPE_CHECKING:
+    from limitlab.problems.problem import Problem
+
+__all__ = ["AbstractAlgorithm", "AbstractInputs", "AbstractStudent", "AbstractTeacher", "Pace", "Points", "Response"]
+
+
+class Points(eqx.Module):
+    """Test points x (m, d); labels y (m,) if the inputs bring them. ``mirrored``: each stands for itself and for -x."""
+
+    x: jax.Array
+    y: jax.Array | None = None
+    mirrored: bool = eqx.field(static=True, default=False)
 
 
 class AbstractInputs(eqx.Module):
-    """A law of inputs x in d dimensions with E|x|^2 about 1."""
+    """A law of inputs x in d dimensions with E|x|^2 about 1.
+
+    Class attributes
+    ----------------
+    labelled
+        Samples come with their label y: a problem with these has no teacher.
+    normal
+        Fields w.x are exactly normal with covariance w.w'/d: overlaps are all that matters.
+    signs
+        Entries are +-1/sqrt(d).
+    """
 
     labelled: ClassVar[bool] = False
+    normal: ClassVar[bool] = False
+    signs: ClassVar[bool] = False
+
+    @abstractmethod
+    def draw(self, key: jax.Array, count: int, d: int, dtype: Any = float) -> Any:
+        """``count`` samples x (count, d); of labelled inputs the pair (x, y)."""
+
+    def test_points(self, key: jax.Array, count: int, d: int) -> Points:
+        """About ``count`` new samples on which a risk is measured; better than random ones where that is possible."""
+        drawn = self.draw(key, count, d)
+        return Points(*drawn) if self.labelled else Points(drawn)
+
+    def test_words(self, count: int) -> str:
+        """In words, what `test_points` are."""
+        return f"{count} new samples"
+
+    def check(self, d: int) -> None:
+        """Raise `InputError` if nothing can be drawn at dimension d."""
+
+    def blocks(self, d: int) -> int | None:
+        """How many of the first coordinates tell something, if they differ from the others; else None."""
+        return None
 
 
 class AbstractTeacher(eqx.Module):
-    """Something that turns an input into a clean output."""
+    """Something that turns an input into a clean output z.
+
+    Class attributes
+    ----------------
+    by_start
+        The directions are drawn together with the student's, from the overlaps of the start.
+    """
+
+    by_start: ClassVar[bool] = False
+
+    @property
+    def latent(self) -> int:
+        """On how many of the first coordinates, taken as signs, the output depends; 0 if it is not of this kind."""
+        return 0
+
+    @abstractmethod
+    def draw(self, key: jax.Array, d: int) -> Any:
+        """The weights of one teacher: any tree of arrays."""
+
+    @abstractmethod
+    def output(self, weights: Any, x: jax.Array) -> jax.Array:
+        """z (n,) at the inputs x (n, d)."""
+
+    def directions(self, weights: Any) -> jax.Array | None:
+        """The directions (k, d) with which overlaps are taken; None if it has none."""
+        return None
+
+    def misfit(self, inputs: AbstractInputs) -> tuple[str, object, str] | None:
+        """(needed, came, remedy) if the output makes no sense on these inputs, else None."""
+        return None
+
+
+class Pace(NamedTuple):
+    """How a parameter moves: by learning_rate * ``rate`` times its gradient, with thermal noise times ``spread``."""
+
+    rate: Any
+    spread: Any
+
+
+class Response(NamedTuple):
+    """Outputs f (n,), the size of the largest field, and ``back(pull)``: the gradient of sum_mu pull_mu f(x_mu)."""
+
+    f: jax.Array
+    size: jax.Array
+    back: Any
+
+
+class AbstractStudent(eqx.Module):
+    """A network that learns: parameters in any tree of arrays, and the output f(x) that they give."""
+
+    @property
+    def units(self) -> int:
+        """The number p by which the clock of a rule is divided; the output is a mean over so many units."""
+        return 1
+
+    @abstractmethod
+    def begin(self, key: jax.Array, frame: jax.Array, start: Any, teacher: "AbstractTeacher | None", d: int) -> Any:
+        """Parameters at time 0, and the weights of the teacher: (parameters, weights).
+
+        ``key`` is for all that a start draws, ``frame`` for the orientation of what only its overlaps are known of.
+        """
+
+    @abstractmethod
+    def output(self, parameters: Any, x: jax.Array) -> jax.Array:
+        """f (n,) at the inputs x (n, d)."""
+
+    def respond(self, parameters: Any, x: jax.Array) -> Response:
+        """The outputs and how to pull on them; by automatic differentiation unless a class knows better."""
+        f, back = jax.vjp(lambda p: self.output(p, x), parameters)
+        return Response(f, jnp.max(jnp.abs(f)), lambda pull: back(pull)[0])
+
+    def pace(self, parameters: Any, d: jax.Array, second_layer_rate: Any) -> Any:
+        """A `Pace` in the place of every parameter, or None for one that stands still."""
+        return jax.tree.map(lambda _: Pace(1.0, jnp.sqrt(d)), parameters)
+
+    def directions(self, parameters: Any) -> jax.Array | None:
+        """The weights (p, d) with which overlaps are taken; None if there are none."""
+        return None
 
 
 class AbstractAlgorithm(eqx.Module):
-    """How the learner uses its samples."""
+    """How the learner uses its samples.
+
+    Class attributes
+    ----------------
+    axis
+        Along what a run is reported: "time", "iteration", or "" for a rule that ends in one estimate.
+    clock_words
+        The clock in words, such as "t = γ·step/(p·d)".
+    reference
+        Keys of ``references.bib``.
+    """
+
+    axis: ClassVar[str] = "time"
+    clock_words: ClassVar[str] = ""
+    reference: ClassVar[tuple[str, ...]] = ()
+
+    def clock(self, problem: "Problem", d: float) -> Any:
+        """Macroscopic time per step."""
+        return 1.0
+
+    def usual_limit(self, problem: "Problem") -> str | None:
+        """The name of the limit that describes this rule on this problem; None if none is known."""
+        return None
+
+    def setting(self, problem: "Problem", asked: Asked) -> Any:
+        """The problem as this rule sees it: every part there, with its type; or a refusal in words."""
+        asked.refuse("a rule that can be simulated", self, "Give it a method `setting`.")

@@ -10,11 +10,11 @@ import equinox as eqx
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.trees import changed_fields
-from limitlab.problems.base import AbstractAlgorithm
+from limitlab.problems.base import AbstractAlgorithm, AbstractStudent, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel, GaussianNoise
 from limitlab.problems.inputs import AbstractInputs, Gaussian
 from limitlab.problems.losses import AbstractLoss
-from limitlab.problems.networks import AbstractTeacher, Committee
+from limitlab.problems.networks import Committee
 from limitlab.problems.starts import AbstractStart, OverlapStart
 
 __all__ = ["Problem", "replaced", "with_parts"]
@@ -23,7 +23,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "inputs": (AbstractInputs, "inputs such as Gaussian()"),
     "teacher": (AbstractTeacher, "a teacher such as Committee(width=2, activation='erf')"),
     "channel": (AbstractChannel, "a channel such as GaussianNoise(variance=0.1)"),
-    "student": (Committee, "a Committee(width=..., activation=...)"),
+    "student": (AbstractStudent, "a Committee(width=..., activation=...)"),
     "loss": (AbstractLoss, "a loss such as SquareLoss()"),
     "start": (AbstractStart, "a start such as RandomStart()"),
     "algorithm": (AbstractAlgorithm, "a learning rule such as OnlineSGD(learning_rate=0.5)"),
@@ -52,7 +52,7 @@ class Problem(eqx.Module):
     teacher: AbstractTeacher | None = None
     channel: AbstractChannel = GaussianNoise()
     sample_ratio: float | None = None
-    student: Committee | None = None
+    student: AbstractStudent | None = None
     loss: AbstractLoss | None = None
     start: AbstractStart | None = None
     algorithm: AbstractAlgorithm | None = None

@@ -29,6 +29,7 @@ def known_kinds() -> dict[type, dict[str, type]]:
             classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
     rooms = ("limitlab.problems.", "limitlab.algorithms.")
     parts = {c for c in classes if c.__module__.startswith(rooms) and c not in (Problem, Activation)}
+    parts = {c for c in parts if any(base.__name__.startswith("Abstract") for base in c.__mro__)}  # no microstates
     parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
     concrete = sorted((c for c in parts if not _abstract(c)), key=lambda c: c.__name__)
     return {base: {c.__name__: c for c in concrete if issubclass(c, base)} for base in parts}

@@ -38,11 +38,14 @@ class AbstractDescent(AbstractAlgorithm):
     spherical: eqx.AbstractVar[bool]
     penalty: eqx.AbstractVar[float]
     masked: ClassVar[bool] = False
+    clock_words: ClassVar[str] = "t = γ·step/m"
 
-    @property
-    def clock(self):
-        """Macroscopic time per step."""
-        return self.learning_rate
+    def clock(self, problem, d):
+        """Macroscopic time per step, gamma/m for a student of m units."""
+        return self.learning_rate / (1 if problem.student is None else problem.student.units)
+
+    def usual_limit(self, problem):
+        return "DMFT" if problem.student is None else "MatrixFlow"
 
     @property
     def heat(self):

@@ -1,5 +1,7 @@
 """Generalised approximate message passing."""
 
+from typing import ClassVar
+
 import equinox as eqx
 
 from limitlab.numerics.checks import check_choice, check_integer, check_number
@@ -35,6 +37,10 @@ class GAMP(AbstractAlgorithm):
         "float64" or "float32": the type of X and of the products with it in `simulate`; all else is float64.
     """
 
+    axis: ClassVar[str] = "iteration"
+    clock_words: ClassVar[str] = "iteration"
+    reference: ClassVar[tuple[str, ...]] = ("rangan2011generalized",)
+
     damping: float = 0.0
     iterations: int = eqx.field(static=True, default=50)
     tolerance: float = 1e-6
@@ -47,6 +53,9 @@ class GAMP(AbstractAlgorithm):
         check_number("GAMP", "tolerance", self.tolerance, low=0, remedy="It is a relative change, such as 1e-6.")
         check_choice("GAMP", "variances", self.variances, ("scalar", "vector"))
         check_choice("GAMP", "precision", self.precision, ("float64", "float32"))
+
+    def usual_limit(self, problem):
+        return "StateEvolution"
 
     def fit(self, X, y, *, prior, channel, start=None, seed: int = 0):
         """Run on arrays that you bring: X (samples, features) and labels y; returns a fitted `GAMPEstimator`.

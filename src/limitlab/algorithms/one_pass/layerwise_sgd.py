@@ -1,5 +1,7 @@
 """One layer after the other."""
 
+from typing import ClassVar
+
 import equinox as eqx
 
 from limitlab.algorithms.checks import check_rate
@@ -25,6 +27,8 @@ class LayerwiseSGD(AbstractAlgorithm):
         False leaves f out of the error of the first phase (y instead of y - f), as proofs like to do.
     """
 
+    clock_words: ClassVar[str] = "t = γ·step/(p·d)"
+
     learning_rate: float
     switch_time: float
     penalty: float | None = None
@@ -47,6 +51,11 @@ class LayerwiseSGD(AbstractAlgorithm):
         )
         check_integer(name, "ridge_samples", self.ridge_samples, low=1, remedy="The ridge fit needs samples.")
 
-    def clock(self, width: int, d: float):
+    def clock(self, problem, d):
         """Macroscopic time per step, gamma/(p d)."""
-        return self.learning_rate / (width * d)
+        return self.learning_rate / (problem.student.units * d)
+
+    def usual_limit(self, problem):
+        if problem.inputs.labelled:
+            return "RadialFlow"
+        return "DimensionFree" if problem.teacher.latent else "OverlapODE"

@@ -1,5 +1,7 @@
 """One-pass stochastic gradient descent."""
 
+from typing import ClassVar
+
 import equinox as eqx
 
 from limitlab.algorithms.checks import check_rate
@@ -27,6 +29,9 @@ class OnlineSGD(AbstractAlgorithm):
     clock as it is. Clock: t = gamma * step / (p d).
     """
 
+    clock_words: ClassVar[str] = "t = γ·step/(p·d)"
+    reference: ClassVar[tuple[str, ...]] = ("saad1995online",)
+
     learning_rate: float
     spherical: bool = eqx.field(static=True, default=False)
     batch_size: int = eqx.field(static=True, default=1)
@@ -48,6 +53,11 @@ class OnlineSGD(AbstractAlgorithm):
                 f"OnlineSGD.schedule must be a schedule such as PowerSchedule(0.25), or None; got {self.schedule!r}."
             )
 
-    def clock(self, width: int, d: float):
+    def clock(self, problem, d):
         """Macroscopic time per step, gamma/(p d)."""
-        return self.learning_rate / (width * d)
+        return self.learning_rate / (problem.student.units * d)
+
+    def usual_limit(self, problem):
+        if problem.inputs.labelled:
+            return "RadialFlow"
+        return "DimensionFree" if problem.teacher.latent else "OverlapODE"

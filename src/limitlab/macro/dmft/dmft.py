@@ -151,7 +151,7 @@ class DMFT(AbstractLimit):
 
     def _prepare(self, problem: Problem, times: np.ndarray, kept: int) -> np.ndarray:
         """The steps of the asked times, after a word on memory and on the step size."""
-        steps = whole_steps(times, problem.algorithm.clock)  # type: ignore[union-attr]
+        steps = whole_steps(times, problem.algorithm.clock(problem, 1.0))  # type: ignore[union-attr]
         needed = kept * self._bytes(int(steps[-1]))
         check_memory(
             needed,

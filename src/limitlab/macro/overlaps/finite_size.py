@@ -39,7 +39,7 @@ def finite_size_drift(
     """
     student, algorithm = problem.need("student", "algorithm", by="finite_size_drift")
     a, p, batch = overlaps.a, student.width, algorithm.batch_size
-    delta = algorithm.clock(p, d)
+    delta = algorithm.clock(problem, d)
     variance = problem.channel.variance  # type: ignore[attr-defined]
 
     def look(before: Overlaps, where: tuple[jax.Array, jax.Array]):

@@ -43,8 +43,8 @@ TRAPEZOID_STEPS = {2: 0.15, 3: 0.4, 4: 0.6}
 
 def noise_variance(problem: Problem, d) -> jax.Array:
     """Variance per unit time of the noise in units of cov(X): gamma/(p d B)."""
-    student, algorithm = problem.need("student", "algorithm", by="noise_variance")
-    return algorithm.clock(student.width, d) / algorithm.batch_size
+    (algorithm,) = problem.need("algorithm", by="noise_variance")
+    return algorithm.clock(problem, d) / algorithm.batch_size
 
 
 def push(problem: Problem, a: jax.Array, s: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -1,7 +1,7 @@
 """Inputs that bring their labels."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 
@@ -16,5 +16,5 @@ class AbstractLabelledInputs(AbstractInputs):
     labelled: ClassVar[bool] = True
 
     @abstractmethod
-    def draw(self, key: jax.Array, count: int, d: int) -> tuple[jax.Array, jax.Array]:
+    def draw(self, key: jax.Array, count: int, d: int, dtype: Any = float) -> tuple[jax.Array, jax.Array]:
         """``count`` samples: x (count, d) and y (count,)."""

@@ -2,15 +2,24 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.special import gammaincinv
 
 from limitlab.numerics.checks import check_number
+from limitlab.problems.base import Points
 from limitlab.problems.inputs.labelled import AbstractLabelledInputs
 
 __all__ = ["AnisotropicMixture", "IsotropicMixture"]
 
 
-def _classes(key: jax.Array, count: int) -> jax.Array:
-    return jax.random.rademacher(key, (count,), dtype=float)
+def _halves(key: jax.Array, count: int, d: int):
+    """Normal points z, mirror images left out, labels in turn, and one uniform number in each quantile for a class."""
+    half = -(-count // 2)
+    half += half % 2
+    key_z, key_u = jax.random.split(key)
+    y = jnp.where(jnp.arange(half) % 2 == 0, 1.0, -1.0)
+    z = jax.random.normal(key_z, (half, d)) / jnp.sqrt(float(d))
+    return z, y, (np.arange(half) // 2 + np.asarray(jax.random.uniform(key_u, (half,)))) / (half / 2)
 
 
 def _check_delta(mixture) -> None:
@@ -26,11 +35,21 @@ class IsotropicMixture(AbstractLabelledInputs):
     def __check_init__(self):
         _check_delta(self)
 
-    def draw(self, key, count, d):
+    def draw(self, key, count, d, dtype=float):
         key_y, key_z = jax.random.split(key)
-        y = _classes(key_y, count)
-        z = jax.lax.optimization_barrier(jax.random.normal(key_z, (count, d)))
+        y = jax.random.rademacher(key_y, (count,), dtype=dtype)
+        z = jax.lax.optimization_barrier(jax.random.normal(key_z, (count, d), dtype))
         return ((1 + self.delta * y) / jnp.sqrt(float(d)))[:, None] * z, y
+
+    def test_points(self, key, count, d):
+        """Half of each class, lengths stratified (one in each quantile of their law): directions alone are random."""
+        z, y, u = _halves(key, count, d)
+        length = np.sqrt(2 * gammaincinv(d / 2, u) / d)
+        z = z * (jnp.asarray(length) / jnp.sqrt(jnp.sum(z**2, axis=1)))[:, None]
+        return Points((1 + self.delta * y[:, None]) * z, y, mirrored=True)
+
+    def test_words(self, count):
+        return f"{count} new points, half of each class, stratified lengths, mirrored directions"
 
 
 class AnisotropicMixture(AbstractLabelledInputs):
@@ -52,9 +71,21 @@ class AnisotropicMixture(AbstractLabelledInputs):
         """How many coordinates tell the classes apart."""
         return round(float(self.fraction) * d)
 
-    def draw(self, key, count, d):
+    def draw(self, key, count, d, dtype=float):
         key_y, key_z = jax.random.split(key)
-        y = _classes(key_y, count)
-        z = jax.lax.optimization_barrier(jax.random.normal(key_z, (count, d)))
+        y = jax.random.rademacher(key_y, (count,), dtype=dtype)
+        z = jax.lax.optimization_barrier(jax.random.normal(key_z, (count, d), dtype))
         scale = jnp.where(jnp.arange(d) < jnp.round(self.fraction * d), 1 + self.delta * y[:, None], 1.0)
         return scale * z / jnp.sqrt(float(d)), y
+
+    def test_points(self, key, count, d):
+        """Half of each class, mirrored."""
+        z, y, _ = _halves(key, count, d)
+        stretch = jnp.where(jnp.arange(d) < self.informative(d), 1 + self.delta * y[:, None], 1.0)
+        return Points(stretch * z, y, mirrored=True)
+
+    def test_words(self, count):
+        return f"{count} new points, half of each class, mirrored"
+
+    def blocks(self, d):
+        return self.informative(d)

@@ -1,7 +1,8 @@
 """Teachers and students."""
 
-from limitlab.problems.base import AbstractTeacher
+from limitlab.problems.base import AbstractStudent, AbstractTeacher
 from limitlab.problems.networks.committee import Committee
+from limitlab.problems.networks.network import Network
 from limitlab.problems.networks.single_index import SingleIndex
 
-__all__ = ["AbstractTeacher", "Committee", "SingleIndex"]
+__all__ = ["AbstractStudent", "AbstractTeacher", "Committee", "Network", "SingleIndex"]

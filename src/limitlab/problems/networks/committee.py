@@ -1,12 +1,18 @@
 """Two-layer networks."""
 
+from typing import ClassVar
+
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice, check_integer
 from limitlab.problems.activations.base import Activation, activation
-from limitlab.problems.base import AbstractTeacher
+from limitlab.problems.activations.kinks import unit_functions
+from limitlab.problems.base import AbstractStudent, AbstractTeacher, Pace, Response
+from limitlab.problems.networks.network import Network
 
 __all__ = ["Committee"]
 
@@ -20,7 +26,7 @@ def _weights(value) -> np.ndarray | None:
     return None if value is None else np.asarray(value, dtype=float)
 
 
-class Committee(AbstractTeacher):
+class Committee(AbstractTeacher, AbstractStudent):
     r"""A two-layer network of ``width`` units.
 
     .. math:: f(x) = \frac1p \sum_{i=1}^{p} a_i\, \sigma(w_i \cdot x), \qquad |w_i|^2 \approx d, \quad |x|^2 \approx 1
@@ -35,7 +41,7 @@ class Committee(AbstractTeacher):
         "fixed", or "trained" together with the first layer (students only).
     bias
         "none", or "trained": units :math:`a_i \sigma(w_i \cdot x + b_i)` whose b_i move at the rate of the weights
-        (students only; known for labelled inputs such as `IsotropicMixture`).
+        (students only).
     output_weights
         The second layer a: of a teacher, or of a student at time 0. None means all ones (of a student: what the
         start says).
@@ -47,6 +53,8 @@ class Committee(AbstractTeacher):
     output_weights: np.ndarray | None = eqx.field(converter=_weights, default=None)
     bias: str = eqx.field(static=True, default="none")
 
+    by_start: ClassVar[bool] = True
+
     def __check_init__(self):
         check_integer("Committee", "width", self.width, low=1, remedy="A network has at least one unit.")
         check_choice("Committee", "second_layer", self.second_layer, ("fixed", "trained"))
@@ -57,3 +65,43 @@ class Committee(AbstractTeacher):
                 f"Committee.output_weights must be {self.width} finite numbers, one per unit (width={self.width}); "
                 f"got {np.asarray(a).tolist()!r}. Leave it out for all ones."
             )
+
+    @property
+    def units(self) -> int:
+        return self.width
+
+    @property
+    def a_star(self) -> jax.Array:
+        """The second layer of a teacher."""
+        return jnp.ones(self.width) if self.output_weights is None else jnp.asarray(self.output_weights)
+
+    def draw(self, key, d):
+        """Orthonormal directions, times sqrt(d), of random orientation."""
+        frame, _ = jnp.linalg.qr(jax.random.normal(key, (d, self.width)))
+        return Network.of(jnp.sqrt(float(d)) * frame.T, self.a_star)
+
+    def begin(self, key, frame, start, teacher, d):
+        return start.network(key, frame, self, teacher, d)
+
+    def output(self, weights: Network, x):
+        return unit_functions(self.activation)[0](weights.fields(x)) @ weights.a / self.width
+
+    def respond(self, parameters: Network, x):
+        net, lam = parameters, parameters.fields(x)
+        value_of, slope_of = unit_functions(self.activation)
+        value = value_of(lam)
+
+        def back(pull):
+            C = net.a * slope_of(lam) * pull[:, None] / self.width
+            b = None if net.b is None else jnp.sum(C, axis=0)
+            return Network(net.spread(C, x), pull @ value / self.width, b, net.columns)
+
+        return Response(value @ net.a / self.width, jnp.max(jnp.abs(lam)), back)
+
+    def pace(self, parameters: Network, d, second_layer_rate):
+        a = Pace(second_layer_rate / d, 1.0) if self.second_layer == "trained" else None
+        b = Pace(1 / d, 1.0) if self.bias == "trained" else None
+        return Network(Pace(1.0, jnp.sqrt(d)), a, b, parameters.columns)
+
+    def directions(self, weights: Network):
+        return weights.rows

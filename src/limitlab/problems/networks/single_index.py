@@ -15,3 +15,12 @@ class SingleIndex(AbstractTeacher):
     def __check_init__(self):
         if not isinstance(self.prior, AbstractPrior):
             raise InputError(f"SingleIndex.prior must be a prior such as GaussianPrior(); got {self.prior!r}.")
+
+    def draw(self, key, d):
+        return self.prior.vector(key, d)
+
+    def output(self, weights, x):
+        return x @ weights.astype(x.dtype)
+
+    def directions(self, weights):
+        return weights[None, :]

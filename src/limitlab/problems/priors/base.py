@@ -73,6 +73,10 @@ class AbstractPrior(eqx.Module):
     def sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Independent weights."""
 
+    def vector(self, key: jax.Array, d: int) -> jax.Array:
+        """The weights of one teacher in d dimensions."""
+        return self.sample(key, (d,))
+
     @abstractmethod
     def denoise(self, A: jax.Array, B: jax.Array) -> Posterior:
         """log Z_w(A, B), posterior mean and variance, elementwise."""

@@ -28,6 +28,12 @@ class GaussianPrior(AbstractPrior):
     def sample(self, key, shape):
         return jnp.sqrt(self.variance) * jax.random.normal(key, shape)
 
+    def vector(self, key, d):
+        r"""On the sphere :math:`|w|^2 = \rho d`: direction and norm are independent, so that this only removes the
+        O(d^{-1/2}) scatter of the norm. Other priors are left alone: scaling would change the law of their entries."""
+        w = self.sample(key, (d,))
+        return w * jnp.sqrt(self.second_moment * d / jnp.sum(jnp.square(w)))
+
     def denoise(self, A, B):
         v = self.variance / (1 + A * self.variance)
         return Posterior(B**2 * v / 2 - jnp.log1p(A * self.variance) / 2, B * v, v + 0 * B)

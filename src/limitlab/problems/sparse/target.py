@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.cube import members, walsh
 from limitlab.numerics.sets import popcount
-from limitlab.problems.networks import AbstractTeacher
+from limitlab.problems.base import AbstractTeacher
 from limitlab.problems.sparse.text import MAX_VARIABLE, parse
 
 __all__ = ["MAX_VARIABLE", "SparseTarget", "term_name"]
@@ -67,6 +68,29 @@ class SparseTarget(AbstractTeacher):
     """
 
     text: str = eqx.field(static=True)
+
+    def draw(self, key, d):
+        """It has no weights: only its coordinates."""
+        if d < self.latent:
+            raise InputError(
+                f"simulate needs d >= {self.latent}, the number of latent coordinates of the target; got d={d}. Use a "
+                "larger d or a target of fewer variables."
+            )
+        return ()
+
+    def output(self, weights, x):
+        """h at the signs of the first P coordinates."""
+        point = jnp.sum((x[:, : self.latent] < 0) << jnp.arange(self.latent), axis=1)
+        return jnp.asarray(self.values, x.dtype)[point]
+
+    def misfit(self, inputs):
+        if inputs.signs:
+            return None
+        return (
+            "inputs on the hypercube (Problem.inputs=Hypercube())",
+            inputs,
+            "The z_i are signs, and the text is reduced by z^2 = 1.",
+        )
 
     def __check_init__(self):
         if not isinstance(self.text, str):

@@ -1,21 +1,35 @@
-r"""Where learning starts: a law of the overlaps
+r"""Where learning starts: weights of a student beside its teacher, a law of their overlaps
 
 .. math:: Q = WW^T/d, \quad M = WW^{*T}/d, \quad P = W^*W^{*T}/d
 
-at every dimension d, and its limit as d grows. Every start knows both.
+at every dimension d, and the limit of that law as d grows. What a start does not know it says in words.
 """
+
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.errors import InputError
+from limitlab.numerics.linalg import realised
+from limitlab.problems.networks.network import Network
+
+if TYPE_CHECKING:
+    from limitlab.problems.base import AbstractTeacher
+    from limitlab.problems.networks.committee import Committee
 
 __all__ = ["AbstractStart"]
 
 
 class AbstractStart(eqx.Module):
-    """A law of the overlaps (Q, M, P) and of the second layer a at time 0."""
+    """Where the student's weights are at time 0.
+
+    A start of a user's own has `weights`; with ``joint = True`` and `draw` (and `limit`) it also serves teachers whose
+    directions are known by overlaps only, and the limits that follow overlaps.
+    """
+
+    joint: ClassVar[bool] = False  # knows the overlaps of student and teacher
 
     def draw(self, key: jax.Array, d: float, p: int, k: int) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One draw of (Q, M, P) at dimension d >= k; exact in law."""
@@ -25,11 +39,41 @@ class AbstractStart(eqx.Module):
         """(Q, M, P) as d goes to infinity."""
         raise InputError(f"{type(self).__name__} does not know overlaps in the limit.")
 
+    def weights(self, key: jax.Array, p: int, d: int, directions: jax.Array | None) -> jax.Array:
+        """Weights (p, d) of a student beside the teacher's directions (k, d), or beside none."""
+        raise InputError(
+            f"{type(self).__name__} does not know weights beside a given teacher. Use RandomStart() or "
+            "InformedStart(overlap)."
+        )
+
     def draw_second_layer(self, key: jax.Array, p: int) -> jax.Array:
         """One draw of the student's second layer."""
         return jnp.ones(p)
+
+    def draw_bias(self, key: jax.Array, p: int) -> jax.Array:
+        """One draw of the student's biases."""
+        return jnp.zeros(p)
 
     @property
     def random(self) -> bool:
         """True if two draws differ."""
         return False
+
+    def network(
+        self, key: jax.Array, frame: jax.Array, student: "Committee", teacher: "AbstractTeacher | None", d: int
+    ) -> tuple[Network, Any]:
+        """A committee at time 0 and the weights of its teacher (None without a teacher).
+
+        Equal keys give equal starts, whoever asks.
+        """
+        key_w, key_a, key_b, key_t = (*jax.random.split(key), *(jax.random.fold_in(key, i) for i in (2, 3)))
+        p = student.width
+        a = self.draw_second_layer(key_a, p) if student.output_weights is None else jnp.asarray(student.output_weights)
+        b = self.draw_bias(key_b, p) if student.bias == "trained" else None
+        if teacher is not None and teacher.by_start and self.joint:
+            Q, M, P = self.draw(key_w, d, p, teacher.units)
+            both = realised(jnp.block([[Q, M], [M.T, P]]), frame, d)
+            return Network.of(both[:p], a, b), Network.of(both[p:], teacher.a_star)
+        seen = None if teacher is None else teacher.draw(key_t, d)
+        directions = None if teacher is None else teacher.directions(seen)
+        return Network.of(self.weights(key_w, p, d, directions), a, b), seen

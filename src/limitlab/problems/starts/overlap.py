@@ -1,5 +1,7 @@
 """A start with given overlaps."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +27,8 @@ class OverlapStart(AbstractStart):
         1x1 matrices.
     """
 
+    joint: ClassVar[bool] = True
+
     Q: np.ndarray = eqx.field(converter=matrix)
     M: np.ndarray = eqx.field(converter=matrix)
     P: np.ndarray = eqx.field(converter=matrix)
@@ -44,6 +48,12 @@ class OverlapStart(AbstractStart):
 
     def draw(self, key, d, p, k):
         return self.limit(p, k)
+
+    def weights(self, key, p, d, directions):
+        raise InputError(
+            "OverlapStart gives the overlaps of a teacher as well, and goes with a Committee teacher. Beside a teacher "
+            "that draws its own weights use InformedStart(overlap) or RandomStart()."
+        )
 
     def limit(self, p, k):
         return jnp.asarray(self.Q), jnp.asarray(self.M), jnp.asarray(self.P)

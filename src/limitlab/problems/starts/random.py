@@ -1,5 +1,7 @@
 """A random start."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,6 +39,8 @@ class RandomStart(AbstractStart):
         Biases, if the student has them, start as N(0, bias_scale^2).
     """
 
+    joint: ClassVar[bool] = True
+
     scale: float = 1.0
     sphere: bool = eqx.field(static=True, default=False)
     second_layer: str = eqx.field(static=True, default="ones")
@@ -64,6 +68,15 @@ class RandomStart(AbstractStart):
 
     def limit(self, p, k):
         return self.scale**2 * jnp.eye(p), jnp.zeros((p, k)), teacher_gram(self.P, k)
+
+    def weights(self, key, p, d, directions):
+        W = jax.random.normal(key, (p, d))
+        if self.sphere:
+            W = W * jnp.sqrt(d / jnp.sum(W**2, axis=1, keepdims=True))
+        return self.scale * W
+
+    def draw_bias(self, key, p):
+        return self.bias_scale * jax.random.normal(key, (p,))
 
     def draw_second_layer(self, key, p):
         if self.second_layer == "rademacher":

@@ -29,10 +29,9 @@ def _simulation(problem: Problem, d: Any, times: Any = None, replicas: int = 1, 
     units = getattr(problem.student, "width", 1) + getattr(problem.teacher, "width", 1)
     size, last = float(d), 1.0 if times is None else float(np.max(np.asarray(times, float)))
     if problem.sample_ratio is None:
-        clock = algorithm.clock(getattr(problem.student, "width", 1), size)
+        clock = algorithm.clock(problem, size)
         return replicas * last / clock * size * units * algorithm.batch_size
-    clock = getattr(algorithm, "clock", None)
-    steps = last / clock if clock is not None else getattr(algorithm, "iterations", 100)
+    steps = last / algorithm.clock(problem, size) if algorithm.axis == "time" else getattr(algorithm, "iterations", 100)
     return replicas * float(steps) * problem.sample_ratio * size**2 * units
 
 
