@@ -9,14 +9,16 @@ import pytest
 from scipy import stats
 
 import limitlab as ll
+import stepping
 from cases import mixture
+from limitlab.algorithms.one_pass import views
+from limitlab.algorithms.one_pass.base import begin
 from limitlab.macro.mixtures.closed import closed_field, closed_risk
 from limitlab.macro.mixtures.start import Cloud
-from limitlab.micro import mixture_measure as measure
-from limitlab.micro import mixture_sgd
-from limitlab.micro.mixture_sgd import _keys, _starts, make_rule
-from limitlab.micro.mixture_steps import Network, mixture_step, move
-from limitlab.micro.steps import Run
+from limitlab.numerics.keys import Stream, keys_of
+from limitlab.problems.base import Points
+from limitlab.problems.networks import Network
+from limitlab.states.test_risk import TestRisk
 
 D, WIDTH = 5, 8
 
@@ -25,20 +27,16 @@ TRAINED = {"student": {"second_layer": "trained", "bias": "trained"}}
 FULL = mixture(start={"second_layer": "uniform", "bias_scale": 0.3}, weight_decay=0.7, second_layer_rate=1.5, **TRAINED)
 
 
-def network(p=WIDTH, d=D, seed=0):
+def network(p=WIDTH, d=D, seed=0, bias=True):
     rng = np.random.default_rng(seed)
-    return Network(*map(jnp.asarray, (0.8 * rng.normal(size=(d, p)), rng.uniform(-1, 1, p), 0.3 * rng.normal(size=p))))
-
-
-def alive(net):
-    return Run(net, jnp.asarray(True), jnp.asarray(-1))
+    W, a, b = 0.8 * rng.normal(size=(d, p)), rng.uniform(-1, 1, p), 0.3 * rng.normal(size=p)
+    return Network.of(jnp.asarray(W.T), jnp.asarray(a), jnp.asarray(b) if bias else None)
 
 
 def one_steps(problem, net, count, seed=0, step=0):
-    """The states after one step from the same network, each with its own samples and noise."""
-    rule, d = make_rule(problem), jnp.asarray(float(net.W.shape[0]))
-    go = jax.jit(jax.vmap(lambda keys: mixture_step(rule, d, alive(net), keys, jnp.asarray(step)).state))
-    return go(_keys(seed, count))
+    """The networks after one step from the same network, each with its own samples and noise."""
+    keys = keys_of(seed, Stream.STEPS, jnp.arange(count))
+    return stepping.one_steps(problem, stepping.learner(problem, net), D, keys, step).student
 
 
 def test_one_step_is_the_formula():
@@ -48,8 +46,8 @@ def test_one_step_is_the_formula():
     net, step = network(), 4
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(3, D)) / np.sqrt(D), np.array([1.0, -1.0, 1.0])
-    after = move(make_rule(problem), jnp.asarray(float(D)), alive(net), x, y, jax.random.key(0), step).state
-    W, a, b = map(np.array, (net.W, net.a, net.b))
+    after = stepping.move(problem, stepping.learner(problem, net), x, y, step).student
+    W, a, b = np.array(net.rows.T), np.array(net.a), np.array(net.b)
     clock = 0.4 / (WIDTH * D)
     xi = ((5 * clock) ** 0.75 - (4 * clock) ** 0.75) / 0.75 / clock
     eta = clock * xi
@@ -63,7 +61,7 @@ def test_one_step_is_the_formula():
         db += eta * a * slope * error / 3
         da += 1.5 * eta * sigma(lam) * error / 3
     keep = 1 - 0.7 * eta
-    np.testing.assert_allclose(after.W, keep * W + dW, rtol=1e-12)
+    np.testing.assert_allclose(after.rows.T, keep * W + dW, rtol=1e-12)
     np.testing.assert_allclose(after.b, keep * b + db, rtol=1e-12)
     np.testing.assert_allclose(after.a, keep * a + da, rtol=1e-12)
 
@@ -76,7 +74,7 @@ def risk_of(problem, net):
 
 @jax.jit
 def _two_copies(field, net):
-    half = Cloud(net.a[None], net.b[None], (net.W.T / jnp.sqrt(float(net.W.shape[0])))[None])
+    half = Cloud(net.a[None], net.b[None], (net.rows / jnp.sqrt(float(D)))[None])
     return closed_risk(field, jax.tree.map(lambda x: jnp.stack([x, x]), half))
 
 
@@ -97,6 +95,7 @@ def expected(problem, net, h=1e-4):
         move_by = lambda s, name=name, index=index: dataclasses.replace(  # noqa: E731
             net, **{name: getattr(net, name).at[index].add(s)}
         )
+        assert net.columns  # W (d, p)
         out[name, index] = -WIDTH * float(risk_of(problem, move_by(h)) - risk_of(problem, move_by(-h))) / (2 * h)
     return out
 
@@ -133,10 +132,10 @@ def test_added_noise_has_variance_two_T_eta():
 
 def test_what_is_fixed_stays():
     problem = mixture(start={"second_layer": "rademacher"}, temperature=0.1, weight_decay=1.0)
-    net = network()
+    net = network(bias=False)
     after = one_steps(problem, net, 3)
     np.testing.assert_array_equal(after.a, np.tile(net.a, (3, 1)))
-    np.testing.assert_array_equal(after.b, np.tile(net.b, (3, 1)))
+    assert after.b is None
     plain = ll.simulate(problem, d=D, times=[0.0, 0.05], replicas=2)
     assert "b" not in plain and set(np.unique(plain.a)) == {-1.0, 1.0}
 
@@ -149,10 +148,11 @@ def test_replicas_and_times_do_not_change_the_numbers():
         np.testing.assert_allclose(few[name][0, 0], many[name][1, 0], rtol=1e-9)
     assert abs(float(many.risk[1, 0] - many.risk[1, 1])) > 1e-6
     assert many.r.dims == ("time", "replica", "student") and many.samples[-1] == many.step[-1]
-    start = _starts(FULL, D, 3, 3)
-    np.testing.assert_allclose(many.r[0], np.linalg.norm(start.W, axis=1) / np.sqrt(D), rtol=1e-12)
-    direction = start.W[0] / np.linalg.norm(start.W[0], axis=0)
-    np.testing.assert_allclose(many.polarisation[0, 0], np.linalg.norm(direction.mean(axis=1)), rtol=1e-12)
+    rule, setting = stepping.live(FULL)
+    start = begin(setting, rule, D, 3, jnp.arange(3), "weights").student.rows
+    np.testing.assert_allclose(many.r[0], np.linalg.norm(start, axis=2) / np.sqrt(D), rtol=1e-12)
+    direction = start[0] / np.linalg.norm(start[0], axis=1, keepdims=True)
+    np.testing.assert_allclose(many.polarisation[0, 0], np.linalg.norm(direction.mean(axis=0)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.4)])
@@ -160,12 +160,17 @@ def test_measured_risk_is_unbiased(inputs):
     """Over many test sets, against the closed form; the noise floor counts half its variance."""
     problem, net = dataclasses.replace(FULL, inputs=inputs), network()
     exact = float(risk_of(problem, net))
-    look = jax.jit(lambda tests: measure.test_risk(problem.student.activation, tests, net))
-    seen = [float(look(measure.points(inputs, jax.random.key(k), 4096, D))) for k in range(12)]
-    plain = []
-    for k in range(12):
-        x, y = inputs.draw(jax.random.key(100 + k), 4096, D)
-        plain.append(float(look(measure.Points(x, y, False))))
+    one = jax.tree.map(lambda x: x[None], net)
+
+    def look(tests):
+        risk, error = TestRisk(jax.tree.map(lambda x: x[None], tests), problem.loss, problem.student)(one)
+        return float(risk[0]), float(error[0])
+
+    seen = [look(inputs.test_points(jax.random.key(k), 4096, D))[0] for k in range(12)]
+    told = [look(Points(*inputs.draw(jax.random.key(100 + k), 4096, D))) for k in range(12)]
+    plain = [risk for risk, _ in told]
+    spread = np.std(plain, ddof=1) / np.mean([error for _, error in told])  # the stated error is the real one
+    assert 0.5 < spread < 1.6
     assert abs(np.mean(seen) - exact) < 4.5 * np.std(seen) / np.sqrt(12) + 1e-9
     assert abs(np.mean(plain) - exact) < 4.5 * np.std(plain) / np.sqrt(12)
     if isinstance(inputs, ll.IsotropicMixture):
@@ -203,10 +208,10 @@ def test_rotating_the_start_and_the_inputs_changes_nothing():
     rng = np.random.default_rng(2)
     O = np.linalg.qr(rng.normal(size=(D, D)))[0]
     x, y = rng.normal(size=(4, D)) / np.sqrt(D), np.array([1.0, -1.0, 1.0, -1.0])
-    net, rule = network(), make_rule(FULL)
-    go = lambda net, x: move(rule, jnp.asarray(float(D)), alive(net), x, y, jax.random.key(0), 0).state  # noqa: E731
-    straight, turned = go(net, x), go(dataclasses.replace(net, W=O @ net.W), x @ O.T)
-    np.testing.assert_allclose(turned.W, O @ straight.W, atol=1e-12)
+    net = network()
+    go = lambda net, x: stepping.move(FULL, stepping.learner(FULL, net), x, y).student  # noqa: E731
+    straight, turned = go(net, x), go(Network.of(net.rows @ O.T, net.a, net.b), x @ O.T)
+    np.testing.assert_allclose(turned.rows, straight.rows @ O.T, atol=1e-12)
     np.testing.assert_allclose(turned.a, straight.a, atol=1e-12)
 
 
@@ -235,9 +240,9 @@ def test_bad_input_is_refused_in_words(monkeypatch):
         )
     with pytest.raises(ll.InputError, match="GiB"):
         ll.simulate(mixture(p=10**6), d=10**6, times=[0.0])
-    with pytest.raises(ll.InputError, match="random start"):
+    with pytest.raises(ll.InputError, match="needs a teacher with directions"):
         ll.simulate(dataclasses.replace(mixture(), start=ll.InformedStart(overlap=0.3)), d=D, times=[0.1])
-    monkeypatch.setattr(mixture_sgd, "MODEST", 3)
+    monkeypatch.setattr(views, "MODEST", 3)
     assert "r" not in ll.simulate(mixture(), d=D, times=[0.0])
 
 

@@ -1,7 +1,5 @@
 """One-pass SGD at finite size: the exact mean of a step, two representations with one law, and the edges."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,28 +7,29 @@ import pytest
 from scipy import stats
 
 import limitlab as ll
+import stepping
 from cases import committee
-from limitlab.micro.steps import Run, overlaps_step, weights_step
+from limitlab.numerics.linalg import realised
 from limitlab.numerics.random import chi_square, wishart
-from limitlab.numerics.trees import as_arrays
-from limitlab.states.overlaps import error_coefficients, initial_overlaps, limit_overlaps, measure, realise
+from limitlab.problems.networks import Network
+from limitlab.states.committee import measure_all
+from limitlab.states.overlaps import Overlaps, error_coefficients, initial_overlaps, limit_overlaps
+from limitlab.states.run import Learner
 
 
 def one_step(problem, d, kind, n=40_000, seed=0):
     """n independent single steps from the same start, as overlaps."""
-    start, live = limit_overlaps(problem), as_arrays(problem)
+    start = limit_overlaps(problem)
     keys = jax.random.split(jax.random.key(seed), n)
-    size = start.Q.shape[0] + start.P.shape[0]
     if kind == "weights":
-        state, step, look = realise(start, jax.random.key(9), d), weights_step, measure
+        p, both = start.Q.shape[0], realised(start.omega, jax.random.key(9), d)
+        state = Learner(Network.of(both[:p], start.a), Network.of(both[p:], problem.teacher.a_star))
+        after = measure_all(problem.teacher, stepping.one_steps(problem, state, d, keys))
     else:
-        state, step, look = start, partial(overlaps_step, min(size, d)), lambda o: o
-
-    def run(key):
-        first = Run(state, jnp.asarray(True), jnp.asarray(-1))
-        return look(step(live, jnp.asarray(float(d)), first, key, 0).state)
-
-    return jax.jit(jax.vmap(run))(keys), start
+        columns = min(start.Q.shape[0] + start.P.shape[0], d)
+        state = {"Q": start.Q, "M": start.M, "P": start.P, "a": start.a}
+        after = stepping.one_steps(problem, state, d, keys, columns=columns)
+    return Overlaps(after["Q"], after["M"], after["P"], after["a"]), start
 
 
 def exact_mean_square(problem, start, d):
@@ -123,7 +122,7 @@ def test_overlaps_have_the_law_of_the_weights(name):
 
 def test_law_test_rejects_a_fixed_norm(monkeypatch):
     """Negative control: replacing |x|^2 by its mean must be seen by the same test."""
-    import limitlab.micro.steps as steps
+    from limitlab.algorithms.one_pass import chain
 
     problem = committee(
         p=2, k=1, learning_rate=3.0, variance=1.0, start=ll.OverlapStart(Q=np.eye(2), M=[[0.1], [0.1]], P=1.0)
@@ -131,7 +130,7 @@ def test_law_test_rejects_a_fixed_norm(monkeypatch):
     d = 4
     time = [40 * problem.algorithm.clock(problem, d)]
     one = scalars(ll.simulate(problem, d, time, replicas=3000, seed=1, representation="weights"))
-    monkeypatch.setattr(steps, "chi_square", lambda key, n, shape=(): jnp.asarray(0.0))
+    monkeypatch.setattr(chain, "chi_square", lambda key, n, shape=(): jnp.asarray(0.0))
     two = scalars(ll.simulate(problem, d, time, replicas=3001, seed=2, representation="overlaps"))
     assert min(stats.ks_2samp(one[key], two[key]).pvalue for key in ("risk", "Q00", "trace Q^2")) < 1e-6
 

@@ -10,17 +10,18 @@ import numpy as np
 
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.descent_requirements import check_descent
+from limitlab.algorithms.loop import march
 from limitlab.errors import InputError
 from limitlab.micro.descent_steps import SUCCESS, Descent, begin, descent_step, warn_if_unstable
 from limitlab.micro.glm_data import DRAW_KEY, GLMData, check_glm, draw_glm, replica_key
-from limitlab.micro.march import blank, check_memory, march
-from limitlab.micro.steps import Run
 from limitlab.numerics.checks import check_choice, whole_steps
+from limitlab.numerics.machine import blank, check_memory
 from limitlab.numerics.progress import Progress
 from limitlab.numerics.trees import traced
 from limitlab.problems.population import population_risk
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.states.run import Run
 
 if TYPE_CHECKING:
     import xarray as xr

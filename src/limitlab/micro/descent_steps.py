@@ -10,10 +10,10 @@ import numpy as np
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.errors import AccuracyWarning
 from limitlab.micro.glm_data import GLMData
-from limitlab.micro.steps import FIELD_BOUND, Run, whole
 from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart, InformedStart, RandomStart
+from limitlab.states.run import FIELD_BOUND, Run, whole
 
 __all__ = ["SUCCESS", "Descent", "begin", "descent_step", "top_curvature", "warn_if_unstable"]
 

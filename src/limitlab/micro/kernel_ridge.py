@@ -17,10 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.micro.hypercube_steps import signs
-from limitlab.micro.march import check_memory
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.cube import members
+from limitlab.numerics.machine import check_memory
 from limitlab.numerics.progress import Progress
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.activations.smoothers import linear_pieces
@@ -213,11 +212,12 @@ def _data(problem: Problem, target: SparseTarget, masks: list[int], n: int, d: i
     """Signs (n, d), labels, and the target's monomials (n, terms). Keys depend on (seed, replica, n) only."""
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 5), replica)
     key_x, key_y = jax.random.split(jax.random.fold_in(key, n))
-    x, point = signs(key_x, n, d, target.latent)
+    x = problem.inputs.draw(key_x, n, d)
+    clean = np.asarray(target.output((), x))
     x = np.sign(np.asarray(x))
     noise = np.sqrt(float(problem.channel.variance)) * np.asarray(jax.random.normal(key_y, (n,)))  # type: ignore[attr-defined]
     chi = np.stack([np.prod(x[:, members(mask)], axis=1) for mask in masks], axis=1)
-    return x, target.values[np.asarray(point)] + noise, chi
+    return x, clean + noise, chi
 
 
 def _solve(K: np.ndarray, ridge: float, y: np.ndarray) -> np.ndarray:

@@ -9,17 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.algorithms.requirements import check_one_pass_committee
+from limitlab.algorithms.loop import advance_many, march
+from limitlab.algorithms.one_pass.base import begin, chain_columns, in_words, state_bytes, stepper
+from limitlab.algorithms.one_pass.setting import OnePass
+from limitlab.algorithms.one_pass.views import closed, seen_bytes
 from limitlab.errors import InputError
-from limitlab.micro.march import advance_many, blank, march
-from limitlab.micro.online_sgd import after_the_end, begin, bytes_needed, chain, labelled
-from limitlab.micro.steps import weights_step
-from limitlab.numerics.checks import check_times
+from limitlab.numerics.checks import check_times, whole_steps
+from limitlab.numerics.keys import Stream, keys_of
+from limitlab.numerics.machine import blank
 from limitlab.numerics.trees import NUMBERS, as_arrays
-from limitlab.problems.networks import Committee
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
-from limitlab.states.overlaps import Overlaps, Weights, error_sum, family_risks, measure
+from limitlab.results.schema import dataset
+from limitlab.states.committee import CommitteeView, measure_all
+from limitlab.states.overlaps import Overlaps, error_sum, family_risks
+from limitlab.states.request import Request
+from limitlab.states.run import Run, after_the_end
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,25 +33,28 @@ __all__ = ["family", "family_key"]
 
 LIGHT = 2**12  # numbers that a problem touches in a step, up to which it pays to have several side by side
 BRIEF = 2**26  # numbers that it touches in all its steps: more are not risked in one call
+ASKED = Asked("simulate with OnlineSGD", InputError)
 
 
 def family_key(
     problem: Problem, d: Any, times: Any, replicas: Any = 1, representation: Any = "weights"
 ) -> Hashable | None:
     """Equal for simulations that may share a call of `family`; None if one has to run alone."""
-    rule, student, teacher = problem.algorithm, problem.student, problem.teacher
-    if not isinstance(rule, OnlineSGD) or not isinstance(teacher, Committee) or not isinstance(student, Committee):
+    rule: Any = problem.algorithm
+    if not getattr(rule, "chained", False) or rule.heated:
         return None
     if representation not in ("weights", "overlaps") or not all(isinstance(x, int) for x in (d, replicas)):
         return None
-    p, k = student.width, teacher.width
+    try:
+        setting = OnePass.of(problem, ASKED)
+    except InputError:  # to be said of this problem alone
+        return None
+    if not closed(setting) or not setting.start.joint:
+        return None
+    p, k = setting.student.units, setting.teacher.units
     size = replicas * (rule.batch_size + p + k) * (d if representation == "weights" else p + k)
     last = float(np.max(np.asarray(times, float)))
     if d < p + k or replicas < 1 or size > LIGHT or not size * last / rule.clock(problem, d) < BRIEF:
-        return None
-    try:
-        check_one_pass_committee("simulate with OnlineSGD", problem, InputError)
-    except InputError:  # to be said of this problem alone
         return None
     numbers, structure = jax.tree.flatten(problem)
     if not all(isinstance(x, NUMBERS) for x in numbers):
@@ -70,33 +78,62 @@ def family(
             f"A family of simulations needs small problems that differ in numbers only; got {len(keys)} kinds. "
             "Group them by family_key, and simulate those for which it is None."
         )
-    p, k = problems[0].student.width, problems[0].teacher.width  # type: ignore[union-attr]
-    clocks = np.asarray([problem.algorithm.clock(problem, d) for problem in problems])  # type: ignore[union-attr]
-    targets = np.rint(times / clocks[:, None]).astype(np.int64)  # (problem, time)
-    live = jax.tree.map(lambda *x: jnp.asarray(np.asarray(x, float)), *problems)
-    by_weights, dim = representation == "weights", jnp.asarray(float(d))
-    starts, runs, streams = _begin(live, dim, jnp.asarray(seeds), jnp.arange(replicas), d if by_weights else None)
-    step, look = (weights_step, _measure) if by_weights else (chain(p + k), lambda state: state)
-    onward = partial(advance_many, step, live, dim, streams)
-    seen, runs = march(onward, lambda state, _: look(state), runs, list(targets.T), None, "", now=0 * targets[:, 0])
-    gone = after_the_end(runs, targets)
-    paths = jax.tree.map(lambda *x: blank(np.stack(x, axis=1), gone), *seen)  # (problem, time, replica)
-    values = np.asarray(family_risks(live, as_arrays(error_sum(problems[0])), paths))
-    kept = jax.tree.map(np.asarray, (starts, runs, paths))
-    about = {"representation": representation, "bytes_needed": bytes_needed(p, k, d, len(times), replicas, by_weights)}
+    settings = [OnePass.of(problem, ASKED) for problem in problems]
+    clocks = [float(problem.algorithm.clock(problem, d)) for problem in problems]
+    asked = [
+        Request(d, times, whole_steps(times, clock), replicas, seed, representation, None, clock)
+        for clock, seed in zip(clocks, seeds, strict=True)
+    ]
+    steps = np.stack([one.steps for one in asked])  # (problem, time)
+    live = _stacked([(problem.algorithm, setting) for problem, setting in zip(problems, settings, strict=True)])
+    columns = chain_columns(settings[0], problems[0].algorithm, asked[0])
+    dim = d if columns is None else jnp.asarray(float(d))
+    starts = _begin(live, d, jnp.asarray(seeds), jnp.arange(replicas), representation)
+    runs = jax.vmap(lambda state: Run.of(state, replicas))(starts.state)
+    onward = partial(advance_many, stepper(columns), live, dim, starts.keys)
+    look = _look(settings[0].teacher)
+    seen, runs = march(onward, look, runs, list(steps.T), None, "", now=0 * steps[:, 0])
+    gone = after_the_end(runs, steps)
+    paths = {  # (problem, time, replica)
+        name: x if name in CommitteeView.steady else blank(x, gone)
+        for name, x in ((name, np.stack([one[name] for one in seen], axis=1)) for name in seen[0])
+    }
+    overlaps = Overlaps(*(jnp.asarray(paths[name]) for name in ("Q", "M", "P", "a")))
+    whole = [Problem(teacher=s.teacher, channel=s.channel, student=s.student) for s in settings]
+    values = np.asarray(family_risks(_stacked(whole), as_arrays(error_sum(whole[0])), overlaps))
+    kept, needed = jax.tree.map(np.asarray, (runs, paths)), state_bytes(settings[0], problems[0].algorithm, asked[0])
+    needed += seen_bytes(settings[0], asked[0])
     results = []
     for n, problem in enumerate(problems):
-        start, run, path = jax.tree.map(lambda x: x[n], kept)  # noqa: B023
-        own = {"d": int(d), "seed": int(seeds[n]), **about}
-        results.append(labelled(problem, times, targets[n], clocks[n], start, run, path, values[n], own))
+        run, path = jax.tree.map(lambda x: x[n], kept)  # noqa: B023
+        view = CommitteeView(settings[n].teacher, lambda _: values[n], None, None, 0.0)  # noqa: B023
+        told = in_words(problem.algorithm, asked[n], run, view.report(path), needed)
+        results.append(dataset(problem, told.variables, told.coords, method=told.method, attrs=told.attrs))
     return results
 
 
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *x: jnp.asarray(np.asarray(x, float)), *trees)
+
+
+class _Begun(eqx.Module):
+    state: Any
+    keys: jax.Array
+
+
 @eqx.filter_jit
-def _begin(problems: Problem, d: jax.Array, seeds: jax.Array, replicas: jax.Array, dimension: int | None):
-    return jax.vmap(lambda problem, seed: begin(problem, d, seed, replicas, dimension))(problems, seeds)
+def _begin(live: Any, d: int, seeds: jax.Array, replicas: jax.Array, representation: str) -> _Begun:
+    def one(both, seed):
+        rule, setting = both
+        return _Begun(begin(setting, rule, d, seed, replicas, representation), keys_of(seed, Stream.STEPS, replicas))
+
+    return jax.vmap(one)(live, seeds)
 
 
-@jax.jit
-def _measure(state: Weights) -> Overlaps:
-    return jax.vmap(jax.vmap(measure))(state)
+def _look(teacher: Any):
+    return lambda state, _: state if isinstance(state, dict) else _measured(teacher, state)
+
+
+@eqx.filter_jit
+def _measured(teacher: Any, state: Any) -> dict[str, jax.Array]:
+    return jax.vmap(partial(measure_all, teacher))(state)

@@ -8,15 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.loop import march
 from limitlab.algorithms.wide_requirements import check_wide, loss_prefactor, wide_clock
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.micro.glm_data import check_glm
-from limitlab.micro.march import check_memory, march
-from limitlab.micro.steps import FIELD_BOUND, Run
 from limitlab.micro.wide_data import Instance, draw_instance, draw_weights, look, wide_dataset
 from limitlab.numerics.checks import check_choice, whole_steps
+from limitlab.numerics.machine import check_memory
 from limitlab.numerics.progress import Progress
 from limitlab.problems.problem import Problem
+from limitlab.states.run import FIELD_BOUND, Run
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["NUMBERS", "as_arrays", "changed_fields", "traced"]
+__all__ = ["NUMBERS", "as_arrays", "changed_fields", "is_zero", "traced"]
 
 NUMBERS = (float, int, np.ndarray, np.number)  # what a problem is made of, apart from its structure
 
@@ -18,6 +18,11 @@ T = TypeVar("T")
 
 def _is_number(x: Any) -> bool:
     return (isinstance(x, (float, int)) and not isinstance(x, bool)) or isinstance(x, (np.ndarray, np.number))
+
+
+def is_zero(value: Any) -> bool:
+    """True if the number is zero by declaration (a plain 0), not by accident (a traced array never is)."""
+    return isinstance(value, (int, float)) and value == 0
 
 
 def as_arrays(tree: T) -> T:

@@ -16,7 +16,19 @@ from limitlab.problems.asked import Asked
 if TYPE_CHECKING:
     from limitlab.problems.problem import Problem
 
-__all__ = ["AbstractAlgorithm", "AbstractInputs", "AbstractStudent", "AbstractTeacher", "Pace", "Points", "Response"]
+__all__ = [
+    "CHUNK",
+    "AbstractAlgorithm",
+    "AbstractInputs",
+    "AbstractStudent",
+    "AbstractTeacher",
+    "Pace",
+    "Points",
+    "Response",
+]
+
+
+CHUNK = 512  # test points in one product; they come in whole chunks
 
 
 class Points(eqx.Module):
@@ -49,8 +61,8 @@ class AbstractInputs(eqx.Module):
         """``count`` samples x (count, d); of labelled inputs the pair (x, y)."""
 
     def test_points(self, key: jax.Array, count: int, d: int) -> Points:
-        """About ``count`` new samples on which a risk is measured; better than random ones where that is possible."""
-        drawn = self.draw(key, count, d)
+        """About ``count`` new samples, on which a risk is measured: whole chunks; a mirror image counts as one."""
+        drawn = self.draw(key, -(-count // CHUNK) * CHUNK, d)
         return Points(*drawn) if self.labelled else Points(drawn)
 
     def test_words(self, count: int) -> str:
@@ -72,9 +84,12 @@ class AbstractTeacher(eqx.Module):
     ----------------
     by_start
         The directions are drawn together with the student's, from the overlaps of the start.
+    by_fields
+        The output depends on x through the fields of its directions only: it has `link`.
     """
 
     by_start: ClassVar[bool] = False
+    by_fields: ClassVar[bool] = False
 
     @property
     def latent(self) -> int:
@@ -89,9 +104,17 @@ class AbstractTeacher(eqx.Module):
     def output(self, weights: Any, x: jax.Array) -> jax.Array:
         """z (n,) at the inputs x (n, d)."""
 
+    def live(self) -> "AbstractTeacher":
+        """The same teacher as numbers, so that one compiled program serves all of its kind."""
+        return self
+
     def directions(self, weights: Any) -> jax.Array | None:
         """The directions (k, d) with which overlaps are taken; None if it has none."""
         return None
+
+    def link(self, fields: jax.Array) -> jax.Array:
+        """z (n,) from the fields (n, k) of its directions, if ``by_fields``."""
+        raise TypeError(f"{type(self).__name__} does not act on fields alone.")
 
     def misfit(self, inputs: AbstractInputs) -> tuple[str, object, str] | None:
         """(needed, came, remedy) if the output makes no sense on these inputs, else None."""
@@ -140,6 +163,14 @@ class AbstractStudent(eqx.Module):
     def pace(self, parameters: Any, d: jax.Array, second_layer_rate: Any) -> Any:
         """A `Pace` in the place of every parameter, or None for one that stands still."""
         return jax.tree.map(lambda _: Pace(1.0, jnp.sqrt(d)), parameters)
+
+    def on_sphere(self, parameters: Any) -> Any:
+        """Every unit put on the sphere of radius sqrt(d)."""
+        raise TypeError(f"{type(self).__name__} does not know a sphere.")
+
+    def unmoved(self) -> tuple[str, object, str] | None:
+        """(needed, came, remedy) if no gradient can move it, else None."""
+        return None
 
     def directions(self, parameters: Any) -> jax.Array | None:
         """The weights (p, d) with which overlaps are taken; None if there are none."""

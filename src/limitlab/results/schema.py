@@ -77,6 +77,7 @@ _RUN = ("time", "iteration", "replica")
 
 VARIABLES: dict[str, Variable] = {
     "risk": Variable(_RUN, "population risk E loss, noise floor included"),
+    "risk_error": Variable(_RUN, "standard error of a risk that was measured on test points"),
     "latent_risk": Variable(_RUN, "half the mean square of h - E_r f, the part of f that the latent variables see"),
     "residual_risk": Variable(_RUN, "half the variance of f over the coordinates that do not matter"),
     "train_loss": Variable(_RUN, "loss averaged over the data set"),

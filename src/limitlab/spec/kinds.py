@@ -31,12 +31,14 @@ def known_kinds() -> dict[type, dict[str, type]]:
     parts = {c for c in classes if c.__module__.startswith(rooms) and c not in (Problem, Activation)}
     parts = {c for c in parts if any(base.__name__.startswith("Abstract") for base in c.__mro__)}  # no microstates
     parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
-    concrete = sorted((c for c in parts if not _abstract(c)), key=lambda c: c.__name__)
+    concrete = sorted(
+        (c for c in parts if not _abstract(c) and not c.__name__.startswith("_")), key=lambda c: c.__name__
+    )
     return {base: {c.__name__: c for c in concrete if issubclass(c, base)} for base in parts}
 
 
 def _abstract(part: type) -> bool:
-    return part.__name__.startswith("Abstract") or bool(getattr(part, "__abstractmethods__", ()))
+    return part.__name__.startswith(("Abstract", "_")) or bool(getattr(part, "__abstractmethods__", ()))
 
 
 def _fields_are_functions(part: type) -> list[bool]:

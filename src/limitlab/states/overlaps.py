@@ -15,10 +15,12 @@ from limitlab.numerics.linalg import gram_factor
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
+from limitlab.problems.starts import AbstractStart
 
 __all__ = [
     "Overlaps",
     "Weights",
+    "begun",
     "error_coefficients",
     "error_sum",
     "family_risks",
@@ -92,6 +94,19 @@ def _second_layer(problem: Problem, key: jax.Array) -> jax.Array:
     if student.output_weights is not None:
         return jnp.asarray(student.output_weights)
     return start.draw_second_layer(key, student.width)
+
+
+def begun(student: Committee, teacher: Committee, start: AbstractStart, key, d, sphere: bool) -> Overlaps:
+    """One draw of the start of two committees at dimension d. Equal keys give equal starts, whoever asks."""
+    key_w, key_a = jax.random.split(key)
+    Q, M, P = start.draw(key_w, d, student.width, teacher.width)
+    a = student.output_weights
+    a = start.draw_second_layer(key_a, student.width) if a is None else jnp.asarray(a)
+    if sphere:
+        norm = jnp.sqrt(jnp.diagonal(Q))
+        Q, M = Q / (norm[:, None] * norm[None, :]), M / norm[:, None]
+        Q = Q.at[jnp.diag_indices_from(Q)].set(1.0)
+    return Overlaps(Q, M, P, a)
 
 
 def initial_overlaps(problem: Problem, key: jax.Array, d: float | jax.Array) -> Overlaps:

@@ -1,36 +1,41 @@
 """One-pass stochastic gradient descent."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 
 from limitlab.algorithms.checks import check_rate
+from limitlab.algorithms.one_pass.base import AbstractOnePass
 from limitlab.algorithms.one_pass.schedules import AbstractSchedule
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_number
-from limitlab.problems.base import AbstractAlgorithm
+from limitlab.numerics.trees import is_zero
+from limitlab.states.run import Learner
 
 __all__ = ["OnlineSGD"]
 
 
-class OnlineSGD(AbstractAlgorithm):
+class OnlineSGD(AbstractOnePass):
     r"""One-pass stochastic gradient descent: fresh samples at every step.
 
     .. math::
         w_i \leftarrow w_i + \frac{\gamma}{p}\, \langle a_i \sigma'(\lambda_i)\, \mathcal E\, x \rangle, \qquad
         a_i \leftarrow a_i + \kappa \frac{\gamma}{p d}\, \langle \sigma(\lambda_i)\, \mathcal E \rangle,
-        \qquad \mathcal E = y - f(x)
+        \qquad \mathcal E = -\partial_f\, \ell(y, f)
 
-    with the mean over ``batch_size`` samples, gamma = ``learning_rate``, kappa = ``second_layer_rate``. With
-    ``spherical=True`` every w_i is put on the sphere of radius sqrt(d) at the start and after each step. Weight decay
-    lambda multiplies all that is trained by 1 - lambda gamma/(p d) at each step (-lambda theta on the clock); a
-    ``temperature`` T adds Gaussian noise of variance 2 T gamma/(p d) to all of theta = (a_i, b_i, w_i/sqrt(d)), whose
-    law then tends to exp(-Psi/T). A ``schedule`` multiplies gamma at each step, in all these places, and leaves the
-    clock as it is. Clock: t = gamma * step / (p d).
+    with the mean over ``batch_size`` samples, gamma = ``learning_rate``, kappa = ``second_layer_rate``; of the square
+    loss E = y - f. With ``spherical=True`` every w_i is put on the sphere of radius sqrt(d) at the start and after
+    each step. Weight decay lambda multiplies all that is trained by 1 - lambda gamma/(p d) at each step (-lambda theta
+    on the clock); a ``temperature`` T adds Gaussian noise of variance 2 T gamma/(p d) to all of theta = (a_i, b_i,
+    w_i/sqrt(d)), whose law then tends to exp(-Psi/T). A ``schedule`` multiplies gamma at each step, in all these
+    places, and leaves the clock as it is. Clock: t = gamma * step / (p d).
     """
 
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
     reference: ClassVar[tuple[str, ...]] = ("saad1995online",)
+    chained: ClassVar[bool] = True
 
     learning_rate: float
     spherical: bool = eqx.field(static=True, default=False)
@@ -53,11 +58,37 @@ class OnlineSGD(AbstractAlgorithm):
                 f"OnlineSGD.schedule must be a schedule such as PowerSchedule(0.25), or None; got {self.schedule!r}."
             )
 
-    def clock(self, problem, d):
-        """Macroscopic time per step, gamma/(p d)."""
-        return self.learning_rate / (problem.student.units * d)
+    @property
+    def heated(self):
+        return not is_zero(self.temperature)
 
-    def usual_limit(self, problem):
-        if problem.inputs.labelled:
-            return "RadialFlow"
-        return "DimensionFree" if problem.teacher.latent else "OverlapODE"
+    @property
+    def on_sphere(self):
+        return self.spherical
+
+    def speed(self, size: Any, n: jax.Array) -> Any:
+        """By how much the schedule multiplies step n; ``size`` is p d."""
+        return 1.0 if self.schedule is None else self.schedule.steps(n, self.learning_rate / size)
+
+    def keep(self, size: Any, n: jax.Array) -> Any:
+        """What weight decay leaves of a parameter."""
+        if is_zero(self.weight_decay):
+            return 1.0
+        return 1 - self.weight_decay * self.learning_rate * self.speed(size, n) / size
+
+    def move(self, setting, d, state, gradient, sample, n):
+        size = setting.student.units * d
+        speed, keep = self.speed(size, n), self.keep(size, n)
+        rate = self.learning_rate * speed
+        kick = jnp.sqrt(2 * self.temperature * rate / size) if self.heated else None
+
+        def moved(theta, slope, pace, heat=None):
+            if pace is None:
+                return theta
+            new = keep * theta - (rate * pace.rate) * slope
+            return new if kick is None else new + (kick * pace.spread) * heat
+
+        pace = setting.student.pace(state.student, float(d), self.second_layer_rate)
+        heat = () if sample.heat is None else (sample.heat,)
+        student = jax.tree.map(moved, state.student, gradient, pace, *heat)
+        return Learner(setting.student.on_sphere(student) if self.spherical else student, state.teacher)

@@ -18,8 +18,8 @@ from limitlab.macro.dmft.solve import Batch, block_length, bytes_needed, continu
 from limitlab.macro.dmft.state import DMFTState
 from limitlab.macro.limit import AbstractLimit
 from limitlab.micro.descent_steps import warn_if_unstable
-from limitlab.micro.march import check_memory
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_times, whole_steps
+from limitlab.numerics.machine import check_memory
 from limitlab.numerics.trees import traced
 from limitlab.problems.losses import PhaseRetrievalLoss
 from limitlab.problems.problem import Problem

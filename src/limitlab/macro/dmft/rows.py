@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 from limitlab.algorithms.descent.base import AbstractDescent
-from limitlab.micro.steps import FIELD_BOUND
 from limitlab.problems.losses import AbstractLoss
+from limitlab.states.run import FIELD_BOUND
 
 __all__ = ["Kernels", "Model", "Row", "Scheme", "close_row", "first_kernels", "roomier"]
 

@@ -18,9 +18,7 @@ from limitlab.errors import InputError
 from limitlab.macro.mixtures.closed import ClosedField, closed_field, closed_pull, closed_risk, has_closed_form
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull, sample_risk
 from limitlab.macro.mixtures.start import Cloud, draw_clouds
-from limitlab.micro.march import check_memory
-from limitlab.micro.mixture_measure import how
-from limitlab.micro.mixture_sgd import check_sampler
+from limitlab.numerics.machine import check_memory
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.problems.inputs import AbstractLabelledInputs, AnisotropicMixture
 from limitlab.problems.problem import Problem
@@ -87,7 +85,7 @@ def solve_mixture(problem: Problem, clock: np.ndarray, plan: Plan) -> MixturePat
     """The flow through the asked times of the schedule's clock."""
     inputs, rule = problem.inputs, problem.algorithm
     assert isinstance(inputs, AbstractLabelledInputs) and isinstance(rule, OnlineSGD)
-    check_sampler(inputs, plan.d)
+    inputs.check(plan.d)
     asked = PARTICLES if plan.particles is None else plan.particles
     if asked < FEWEST:
         raise InputError(f"MeanField.particles must be at least {FEWEST} for mixtures; got {asked}. Use 200.")
@@ -114,7 +112,7 @@ def solve_mixture(problem: Problem, clock: np.ndarray, plan: Plan) -> MixturePat
         "gradients": road,
         "samples": None if closed else plan.samples,
         "particles": 4 * pairs,
-        "risk_from": "two halves of the particles, " + ("closed form" if closed else how(inputs, plan.samples)),
+        "risk_from": "two halves of the particles, " + ("closed form" if closed else inputs.test_words(plan.samples)),
         "steps": steps,
         **pace,
     }

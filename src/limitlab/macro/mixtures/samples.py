@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.macro.mixtures.start import Cloud
-from limitlab.micro.mixture_measure import CHUNK, points
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.activations.kinks import unit_functions
+from limitlab.problems.base import CHUNK
 from limitlab.problems.inputs import AbstractLabelledInputs
 from limitlab.problems.problem import Problem
 
@@ -41,7 +41,7 @@ def sample_field(problem: Problem, d: int, samples: int, key: jax.Array) -> Samp
     """So many fixed inputs (of a mixture with their mirror images, half of each class)."""
     inputs, student = problem.inputs, problem.student
     assert isinstance(inputs, AbstractLabelledInputs) and student is not None
-    drawn = points(inputs, key, samples, d)
+    drawn = inputs.test_points(key, samples, d)
     x, y = drawn.x, drawn.y
     if drawn.mirrored:
         x, y = jnp.concatenate([x, -x]), jnp.concatenate([y, y])

@@ -11,10 +11,10 @@ from limitlab.errors import InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.wide.factor_flow import FactorFlow
 from limitlab.micro.glm_data import check_glm
-from limitlab.micro.march import check_memory
 from limitlab.micro.wide_data import Instance, draw_instance, look, start_factor, wide_dataset
 from limitlab.micro.wide_descent import NOTHING, descend, warn_if_unstable
 from limitlab.numerics.checks import check_choice, check_integer, check_number, whole_steps
+from limitlab.numerics.machine import check_memory
 from limitlab.numerics.ode.extrapolation import March, follow
 from limitlab.numerics.threads import one_thread
 from limitlab.problems.problem import Problem

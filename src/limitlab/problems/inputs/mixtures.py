@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from limitlab.numerics.checks import check_number
-from limitlab.problems.base import Points
+from limitlab.problems.base import CHUNK, Points
 from limitlab.problems.inputs.labelled import AbstractLabelledInputs
 
 __all__ = ["AnisotropicMixture", "IsotropicMixture"]
@@ -14,8 +14,7 @@ __all__ = ["AnisotropicMixture", "IsotropicMixture"]
 
 def _halves(key: jax.Array, count: int, d: int):
     """Normal points z, mirror images left out, labels in turn, and one uniform number in each quantile for a class."""
-    half = -(-count // 2)
-    half += half % 2
+    half = -(-count // (2 * CHUNK)) * CHUNK
     key_z, key_u = jax.random.split(key)
     y = jnp.where(jnp.arange(half) % 2 == 0, 1.0, -1.0)
     z = jax.random.normal(key_z, (half, d)) / jnp.sqrt(float(d))

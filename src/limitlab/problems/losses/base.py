@@ -31,6 +31,7 @@ class AbstractLoss(eqx.Module):
 
     convex: ClassVar[bool] = False
     smooth: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = True
 
     @abstractmethod
     def value(self, y: jax.Array, z: jax.Array) -> jax.Array:

@@ -112,6 +112,7 @@ class MaxMargin(AbstractConvexLoss):
     of: ClassVar[str] = "margin"
     smooth: ClassVar[bool] = False
     sharp: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = False
 
     def scalar(self, t):
         return jnp.where(t >= 1, 0.0, jnp.inf)

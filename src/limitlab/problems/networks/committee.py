@@ -9,6 +9,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice, check_integer
+from limitlab.numerics.trees import is_zero
 from limitlab.problems.activations.base import Activation, activation
 from limitlab.problems.activations.kinks import unit_functions
 from limitlab.problems.base import AbstractStudent, AbstractTeacher, Pace, Response
@@ -54,6 +55,7 @@ class Committee(AbstractTeacher, AbstractStudent):
     bias: str = eqx.field(static=True, default="none")
 
     by_start: ClassVar[bool] = True
+    by_fields: ClassVar[bool] = True
 
     def __check_init__(self):
         check_integer("Committee", "width", self.width, low=1, remedy="A network has at least one unit.")
@@ -86,6 +88,9 @@ class Committee(AbstractTeacher, AbstractStudent):
     def output(self, weights: Network, x):
         return unit_functions(self.activation)[0](weights.fields(x)) @ weights.a / self.width
 
+    def link(self, fields):
+        return unit_functions(self.activation)[0](fields) @ self.a_star / self.width
+
     def respond(self, parameters: Network, x):
         net, lam = parameters, parameters.fields(x)
         value_of, slope_of = unit_functions(self.activation)
@@ -98,8 +103,21 @@ class Committee(AbstractTeacher, AbstractStudent):
 
         return Response(value @ net.a / self.width, jnp.max(jnp.abs(lam)), back)
 
+    def on_sphere(self, parameters: Network):
+        return parameters.on_sphere()
+
+    def unmoved(self):
+        if not self.activation.flat:
+            return None
+        return (
+            "a student activation with a gradient",
+            f"{self.activation!r}, whose derivative is zero almost everywhere",
+            'Use "erf" or "tanh" for the student; "sign" is for teachers.',
+        )
+
     def pace(self, parameters: Network, d, second_layer_rate):
-        a = Pace(second_layer_rate / d, 1.0) if self.second_layer == "trained" else None
+        trained = self.second_layer == "trained" and not is_zero(second_layer_rate)
+        a = Pace(second_layer_rate / d, 1.0) if trained else None
         b = Pace(1 / d, 1.0) if self.bias == "trained" else None
         return Network(Pace(1.0, jnp.sqrt(d)), a, b, parameters.columns)
 

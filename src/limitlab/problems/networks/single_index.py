@@ -1,5 +1,7 @@
 """One direction."""
 
+from typing import ClassVar
+
 from limitlab.errors import InputError
 from limitlab.problems.base import AbstractTeacher
 from limitlab.problems.priors import AbstractPrior
@@ -9,6 +11,8 @@ __all__ = ["SingleIndex"]
 
 class SingleIndex(AbstractTeacher):
     r"""One direction with independent weights: :math:`z = w \cdot x`, :math:`w_i \sim` ``prior``."""
+
+    by_fields: ClassVar[bool] = True
 
     prior: AbstractPrior
 
@@ -21,6 +25,9 @@ class SingleIndex(AbstractTeacher):
 
     def output(self, weights, x):
         return x @ weights.astype(x.dtype)
+
+    def link(self, fields):
+        return fields[:, 0]
 
     def directions(self, weights):
         return weights[None, :]

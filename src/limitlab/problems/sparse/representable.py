@@ -11,7 +11,7 @@ from limitlab.problems.activations.base import Activation
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.target import SparseTarget, term_name
 
-__all__ = ["RepresentationWarning", "unreachable_terms", "warn_unreachable"]
+__all__ = ["RepresentationWarning", "unreachable_terms", "warn_of", "warn_unreachable"]
 
 TOLERANCE = 1e-10
 MAX_DEGREE = 12
@@ -68,13 +68,18 @@ def warn_unreachable(problem: Problem) -> str | None:
     """Warn, and return the words, if the student can never represent the target."""
     target, student = problem.teacher, problem.student
     assert isinstance(target, SparseTarget) and student is not None
-    lost, reason = unreachable_terms(student.activation, target)
+    return warn_of(student.activation, target)
+
+
+def warn_of(activation: Activation, target: SparseTarget) -> str | None:
+    """The same for a student with this activation and no biases."""
+    lost, reason = unreachable_terms(activation, target)
     if not lost:
         return None
     names = ", ".join(term_name(mask, target.variables) for mask in lost[:6]) + (" ..." if len(lost) > 6 else "")
     floor = 0.5 * sum(target.terms[mask] ** 2 for mask in lost)
     words = (
-        f"A student with activation {student.activation!r} can never represent {names}: {reason}. Its risk stays at or "
+        f"A student with activation {activation!r} can never represent {names}: {reason}. Its risk stays at or "
         f"above {floor:.4g} plus noise. Use a shifted activation such as shifted(tanh, 0.5)."
     )
     warnings.warn(words, RepresentationWarning, stacklevel=2)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -52,6 +53,29 @@ def _expand(text: str) -> _Expansion:
     return _Expansion(tuple(i + 1 for i in used), ordered)
 
 
+class _Table(AbstractTeacher):
+    """A function of the signs of the first P coordinates, by its 2^P values; as `SparseTarget.from_table` has them."""
+
+    table: jax.Array
+
+    @property
+    def latent(self):
+        return self.table.shape[0].bit_length() - 1
+
+    def draw(self, key, d):
+        """It has no weights: only its coordinates."""
+        if d < self.latent:
+            raise InputError(
+                f"simulate needs d >= {self.latent}, the number of latent coordinates of the target; got d={d}. Use a "
+                "larger d or a target of fewer variables."
+            )
+        return ()
+
+    def output(self, weights, x):
+        point = jnp.sum((x[:, : self.latent] < 0) << jnp.arange(self.latent), axis=1)
+        return self.table.astype(x.dtype)[point]
+
+
 class SparseTarget(AbstractTeacher):
     r"""A polynomial of a few of the d coordinates, each +-1: :math:`h(z) = \sum_S \hat h(S) \prod_{i \in S} z_i`.
 
@@ -70,18 +94,13 @@ class SparseTarget(AbstractTeacher):
     text: str = eqx.field(static=True)
 
     def draw(self, key, d):
-        """It has no weights: only its coordinates."""
-        if d < self.latent:
-            raise InputError(
-                f"simulate needs d >= {self.latent}, the number of latent coordinates of the target; got d={d}. Use a "
-                "larger d or a target of fewer variables."
-            )
-        return ()
+        return self.live().draw(key, d)
 
     def output(self, weights, x):
-        """h at the signs of the first P coordinates."""
-        point = jnp.sum((x[:, : self.latent] < 0) << jnp.arange(self.latent), axis=1)
-        return jnp.asarray(self.values, x.dtype)[point]
+        return self.live().output(weights, x)
+
+    def live(self):
+        return _Table(jnp.asarray(self.values))
 
     def misfit(self, inputs):
         if inputs.signs:

@@ -59,6 +59,11 @@ class AbstractStart(eqx.Module):
         """True if two draws differ."""
         return False
 
+    @property
+    def various(self) -> bool:
+        """True if the units' second layers differ."""
+        return False
+
     def network(
         self, key: jax.Array, frame: jax.Array, student: "Committee", teacher: "AbstractTeacher | None", d: int
     ) -> tuple[Network, Any]:

@@ -88,5 +88,9 @@ class RandomStart(AbstractStart):
         return jnp.ones(p)
 
     @property
+    def various(self):
+        return self.second_layer != "ones"
+
+    @property
     def random(self) -> bool:
         return True

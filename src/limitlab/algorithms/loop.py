@@ -1,6 +1,5 @@
 """The loop that rules with many cheap steps share: compiled pieces, seen at the asked steps only."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,26 +9,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.errors import InputError
-from limitlab.micro.steps import Run
 from limitlab.numerics.progress import Progress
+from limitlab.states.run import Run
 
-__all__ = ["advance", "advance_many", "blank", "check_memory", "march"]
+__all__ = ["advance", "advance_many", "march"]
 
 PIECE_SECONDS = 0.25  # a compiled piece of the march lasts about this long, so that progress and Ctrl-C work
 
 
 @eqx.filter_jit
-def advance(step: Callable, rule: Any, d: jax.Array, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array):
+def advance(step: Callable, rule: Any, d: Any, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array):
     """Steps first, ..., last - 1 of all replicas. The bounds are traced: one compilation serves all pieces."""
     one = jax.vmap(lambda r, key, n: step(rule, d, r, key, n), in_axes=(0, 0, None))
     return jax.lax.fori_loop(first, last, lambda n, r: one(r, keys, n), run)
 
 
 @eqx.filter_jit
-def advance_many(
-    step: Callable, rules: Any, d: jax.Array, keys: jax.Array, runs: Run, first: jax.Array, last: jax.Array
-):
+def advance_many(step: Callable, rules: Any, d: Any, keys: jax.Array, runs: Run, first: jax.Array, last: jax.Array):
     """The same for several problems along the first axis of everything, each from and to its own step."""
 
     def lane(rule, key, run, n, upto):
@@ -85,17 +81,3 @@ def march(
                 progress(done, total or done, label)
         path.append(jax.tree.map(np.asarray, look(run.state, target)))
     return path, run
-
-
-def blank(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """NaN where ``gone`` (time, replica), along all further axes of ``values``."""
-    return np.where(gone.reshape(gone.shape + (1,) * (values.ndim - gone.ndim)), np.nan, values)
-
-
-def check_memory(needed: int, remedy: str, by: str = "simulate") -> None:
-    """Raise `InputError` if the machine has less memory than ``needed`` bytes."""
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
-    if needed > 0.8 * have:
-        raise InputError(
-            f"{by} needs about {needed / 2**30:.1f} GiB, this machine has {have / 2**30:.1f} GiB. {remedy}"
-        )

@@ -16,28 +16,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.micro.hypercube_steps import Network
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.activations.smoothers import linear_pieces
+from limitlab.problems.networks import Committee, Network
+from limitlab.problems.sparse.target import SparseTarget
+from limitlab.states.test_risk import TestRisk
+from limitlab.states.view import AbstractView, Report
 
-__all__ = ["Seen", "enumerated", "how", "observe", "smoothed_values", "workspace"]
+__all__ = ["FourierView", "enumerated", "how", "observe", "smoothed_values", "workspace"]
 
 ENUMERATED, ALL = 10, 16  # so many other signs, or so many in all: means are sums over all inputs
 STEP, REACH = 0.085, 8.5  # trapezoid rule in G: error about exp(-pi^2/(s STEP)) for tanh, 4e-9 at s = 6
 NUMBERS = 2**20  # held at once (8 MiB)
 DRAWS, MAX_DRAWS, POINTS = 256, 4096, 2**15  # draws of r, and draws times points z, for the variance
-
-
-class Seen(eqx.Module):
-    """A network's macrostate; u (p, P) and s (p,) are its weights in units of inputs +-1."""
-
-    fourier: jax.Array
-    latent_risk: jax.Array
-    residual_risk: jax.Array
-    a: jax.Array
-    u: jax.Array
-    s: jax.Array
 
 
 def _rule() -> tuple[np.ndarray, np.ndarray]:
@@ -88,9 +80,59 @@ def workspace(d: int, p: int, P: int) -> int:
     return 8 * (4 * max(NUMBERS, inner * p) + 8 * 2**P + 2 * d * p)
 
 
+class FourierView(AbstractView):
+    """All Fourier coefficients, the two parts of the risk, a, and if they are not too many u and s.
+
+    Where labels are not the target with additive noise, or errors not squared, the risk is that of ``tests``.
+    """
+
+    target: SparseTarget
+    student: Committee
+    keys: jax.Array
+    keep_u: bool = eqx.field(static=True)
+    d: int = eqx.field(static=True)
+    floor: float
+    tests: TestRisk | None
+    words: str | None = eqx.field(static=True)
+    note: str | None = eqx.field(static=True)
+
+    def see(self, state, step):
+        seen = observe(
+            self.student.activation, jnp.asarray(self.target.values), state.student, self.keys, jnp.asarray(step)
+        )
+        if not self.keep_u:
+            del seen["u"], seen["s"]
+        if self.tests is not None:
+            del seen["latent_risk"], seen["residual_risk"]
+            seen["risk"], seen["risk_error"] = self.tests(state.student)
+        return seen
+
+    def report(self, path):
+        at, path = ("time", "replica"), dict(path)
+        if self.tests is None:
+            path["risk"] = path["latent_risk"] + path["residual_risk"] + self.floor
+        dims = {
+            **dict.fromkeys(("risk", "risk_error", "latent_risk", "residual_risk"), at),
+            "fourier": (*at, "term"),
+            **dict.fromkeys(("a", "b", "s"), (*at, "student")),
+            "u": (*at, "student", "latent"),
+        }
+        coords = {"term": self.target.term_names}
+        if self.keep_u:
+            coords["latent"] = [f"z{i}" for i in self.target.variables]
+        average = how(self.student.activation, self.d, self.target.latent)
+        about = {"average": average, "risk_from": self.words, "note": self.note}
+        return Report({name: (dims[name], path[name]) for name in dims if name in path}, coords, about)
+
+
 @eqx.filter_jit
-def observe(activation: Activation, table: jax.Array, state: Network, keys: jax.Array, step: jax.Array) -> Seen:
-    """The macrostates of all replicas, one after the other, so that memory stays bounded."""
+def observe(
+    activation: Activation, table: jax.Array, state: Network, keys: jax.Array, step: jax.Array
+) -> dict[str, jax.Array]:
+    """The macrostates of all replicas, one after the other, so that memory stays bounded.
+
+    u (p, P) and s (p,) are weights in units of inputs +-1.
+    """
 
     def one(args):
         net, key = args
@@ -99,17 +141,19 @@ def observe(activation: Activation, table: jax.Array, state: Network, keys: jax.
     return jax.lax.map(one, (state, keys))
 
 
-def _observe(activation: Activation, table: jax.Array, net: Network, key: jax.Array) -> Seen:
-    d, p = net.W.shape
+def _observe(activation: Activation, table: jax.Array, net: Network, key: jax.Array) -> dict[str, jax.Array]:
+    W = net.rows
+    p, d = W.shape
     P = table.shape[0].bit_length() - 1
-    scaled = net.W / jnp.sqrt(float(d))
-    u, v = scaled[:P].T, scaled[P:].T
+    scaled = W / jnp.sqrt(float(d))
+    u, v = scaled[:, :P], scaled[:, P:]
+    bias = 0.0 if net.b is None else net.b
     s = jnp.sqrt(jnp.sum(v**2, axis=1))
     if enumerated(d, P):
         fields = v @ jnp.asarray(cube_points(d - P)).T  # (p, 2^(d-P))
 
         def both(point):
-            f = net.a @ activation((u @ _signs(point, P))[:, None] + fields) / p
+            f = net.a @ activation((u @ _signs(point, P) + bias)[:, None] + fields) / p
             return jnp.mean(f), jnp.var(f)
 
         mean, variance = _over(both, jnp.arange(2**P), p * fields.shape[1])
@@ -117,16 +161,23 @@ def _observe(activation: Activation, table: jax.Array, net: Network, key: jax.Ar
         kappa4 = jnp.sum(v**4, axis=1) / jnp.maximum(s, 1e-300) ** 4
 
         def smooth(point):
-            return net.a @ smoothed_values(activation, u @ _signs(point, P), s, kappa4) / p
+            return net.a @ smoothed_values(activation, u @ _signs(point, P) + bias, s, kappa4) / p
 
         nodes = 1 if linear_pieces(activation) is not None else len(_rule()[0])
         mean = _over(smooth, jnp.arange(2**P), p * nodes)
-        variance = residual_variance(activation, net.a, u, v, mean, key)
-    latent = jnp.mean((table - mean) ** 2) / 2
-    return Seen(jnp.asarray(walsh(mean)), latent, jnp.mean(variance) / 2, net.a, u, s)
+        variance = residual_variance(activation, net.a, u, v, bias, mean, key)
+    seen = {
+        "fourier": jnp.asarray(walsh(mean)),
+        "latent_risk": jnp.mean((table - mean) ** 2) / 2,
+        "residual_risk": jnp.mean(variance) / 2,
+        "a": net.a,
+        "u": u,
+        "s": s,
+    }
+    return seen if net.b is None else {**seen, "b": net.b}
 
 
-def residual_variance(activation: Activation, a, u, v, mean, key) -> jax.Array:
+def residual_variance(activation: Activation, a, u, v, bias, mean, key) -> jax.Array:
     r"""Unbiased estimates of :math:`\mathrm{Var}_r f(z, r)`, one a latent point (some drawn at random if many).
 
     The draws are :math:`r_k = D H_k`, rows of a Hadamard matrix under one random flip D of the coordinates: each is
@@ -143,7 +194,7 @@ def residual_variance(activation: Activation, a, u, v, mean, key) -> jax.Array:
     index = jnp.arange(2**P) if points == 2**P else jax.random.randint(key_z, (points,), 0, 2**P)
 
     def at(point):
-        f = a @ activation((u @ _signs(point, P))[:, None] + fields) / p
+        f = a @ activation((u @ _signs(point, P) + bias)[:, None] + fields) / p
         return jnp.mean((f - mean[point]) ** 2)
 
     return _over(at, index, p * draws)

@@ -1,0 +1,285 @@
+r"""Rules that see a fresh sample at every step: one step, one loop, whatever is learned.
+
+.. math:: \theta \leftarrow \theta - \gamma\, \mathrm{rate}(\theta)\, \Big\langle \partial_f \ell(y, f(x))\,
+          \nabla_\theta f(x) \Big\rangle
+
+A rule of a user's own subclasses `AbstractOnePass` and says in `move` what it does with the gradient.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.loop import advance, march
+from limitlab.algorithms.one_pass.chain import overlaps_step
+from limitlab.algorithms.one_pass.setting import OnePass, Sample
+from limitlab.algorithms.one_pass.views import seen_bytes, view_of
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_choice
+from limitlab.numerics.keys import Stream, keys_of
+from limitlab.numerics.machine import blank, check_memory
+from limitlab.numerics.trees import traced
+from limitlab.problems.base import AbstractAlgorithm
+from limitlab.problems.networks import Committee
+from limitlab.states.overlaps import begun
+from limitlab.states.request import Request, Seen
+from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Learner, Run, after_the_end
+from limitlab.states.view import AbstractView, Report
+
+__all__ = ["AbstractOnePass", "Stage", "begin", "chain_columns", "in_words", "state_bytes", "stepper"]
+
+
+class Stage(NamedTuple):
+    """Steps of ``rule`` up to the step ``last``; or, if it is given, ``once(setting, d, run, keys)`` and then rest."""
+
+    rule: "AbstractOnePass"
+    last: int = np.iinfo(np.int64).max
+    once: Callable | None = None
+
+
+class AbstractOnePass(AbstractAlgorithm):
+    """What the rules with a fresh sample at every step share: everything but `move`."""
+
+    learning_rate: eqx.AbstractVar[float]
+    batch_size: eqx.AbstractVar[int]
+    clock_words: ClassVar[str] = "t = γ·step/(p·d)"
+    chained: ClassVar[bool] = False  # has a chain of overlaps that is exact in law
+
+    @abstractmethod
+    def move(self, setting: OnePass, d: int, state: Learner, gradient: Any, sample: Sample, n: jax.Array) -> Learner:
+        """The state after step n, from the gradient of the loss, the mean over the batch."""
+
+    def remember(self, student: Any) -> Any:
+        """What the rule remembers of earlier steps, before the first (None: nothing)."""
+        return None
+
+    @property
+    def heated(self) -> bool:
+        """Whether a step draws thermal noise."""
+        return False
+
+    @property
+    def on_sphere(self) -> bool:
+        """Whether units are kept on the sphere, from the start on."""
+        return False
+
+    def pull(self, setting: OnePass, y: jax.Array, f: jax.Array) -> jax.Array:
+        """The derivative of the loss in the output."""
+        return setting.loss.gradient(y, f)[0]
+
+    def clock(self, problem, d):
+        """Macroscopic time per step, gamma/(p d)."""
+        (student,) = problem.need("student", by="A clock")
+        return self.learning_rate / (student.units * d)
+
+    def usual_limit(self, problem):
+        if problem.inputs.labelled:
+            return "RadialFlow"
+        return "DimensionFree" if problem.teacher.latent else "OverlapODE"
+
+    def setting(self, problem, asked) -> OnePass:
+        return OnePass.of(problem, asked)
+
+    def sample(self, setting: OnePass, d: int, state: Learner, key: jax.Array) -> Sample:
+        """All random numbers of one step."""
+        x, y = setting.draw(state.teacher, key, self.batch_size, d)
+        return Sample(x, y, _normal_like(state.student, jax.random.fold_in(key, 2)) if self.heated else None)
+
+    def step(self, setting: OnePass, d: int, run: Run, sample: Sample, n: jax.Array) -> Run:
+        """One step; a run whose fields or outputs leave all bounds dies and keeps the state that it had."""
+        f, size, back = setting.student.respond(run.state.student, sample.x)
+        pull = self.pull(setting, sample.y, f)
+        sound = (size < FIELD_BOUND) & (jnp.max(jnp.abs(f)) < OUTPUT_BOUND) & jnp.all(jnp.isfinite(pull))
+        return run.onward(self.move(setting, d, run.state, back(pull / len(f)), sample, n), sound, n)
+
+    def stages(self, clock: float) -> tuple[Stage, ...]:
+        """The rules that are followed one after the other."""
+        return (Stage(self),)
+
+    def samples(self, steps: np.ndarray, clock: float) -> np.ndarray:
+        """How many samples were seen after so many steps."""
+        return steps * self.batch_size
+
+    def run(self, setting: OnePass, asked: Request) -> Seen:
+        """Runs of the rule, seen at the asked steps."""
+        d, index = asked.d, jnp.arange(asked.replicas)
+        chain = chain_columns(setting, self, asked)
+        setting.inputs.check(d)
+        _check_start(setting, self, d)
+        needed = state_bytes(setting, self, asked) + seen_bytes(setting, asked)
+        check_memory(needed, _smaller(setting, asked, chain))
+        live, rule = setting.live(), traced(self)
+        start = begin(live, rule, d, asked.seed, index, asked.representation)
+        view = view_of(setting, asked, start, keys_of(asked.seed, Stream.LOOK, index))
+        seen, run = _follow(live, rule, asked, Run.of(start, asked.replicas), view, chain)
+        gone = after_the_end(run, asked.steps)
+        path = {
+            name: np.stack(x) if name in view.steady else blank(np.stack(x), gone)
+            for name, x in ((name, [one[name] for one in seen]) for name in seen[0])
+        }
+        return in_words(self, asked, run, view.report(path), needed)
+
+
+def in_words(rule: AbstractOnePass, asked: Request, run: Run, report: Report, needed: int) -> Seen:
+    """What was seen of all replicas, with how and when they ended."""
+    lost = ~np.asarray(run.alive)
+    ends = {
+        "status": (("replica",), ["diverged" if x else "ok" for x in lost]),
+        "end_time": (("replica",), np.where(lost, np.asarray(run.died) * asked.clock, asked.times[-1])),
+    }
+    along = {
+        "time": asked.times,
+        "step": ("time", asked.steps),
+        "samples": ("time", rule.samples(asked.steps, asked.clock)),
+    }
+    about = {
+        "d": int(asked.d),
+        "seed": int(asked.seed),
+        "representation": asked.representation,
+        "bytes_needed": int(needed),
+    }
+    return Seen(
+        {**report.variables, **ends},
+        {**along, **report.coords},
+        f"simulate ({asked.representation})",
+        None,
+        {**about, **report.attrs},
+    )
+
+
+def _normal_like(tree: Any, key: jax.Array) -> Any:
+    """Standard normal numbers in the shape of a tree."""
+    leaves, structure = jax.tree.flatten(tree)
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(structure, [jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
+
+
+@eqx.filter_jit
+def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: jax.Array, representation: str) -> Any:
+    """Replicas at time 0: learners, or the overlaps of committees."""
+
+    def overlaps(key):
+        o = begun(setting.student, setting.teacher, setting.start, key, d, rule.on_sphere)
+        return {"Q": o.Q, "M": o.M, "P": o.P, "a": o.a}
+
+    def learner(key, frame):
+        student, teacher = setting.student.begin(key, frame, setting.start, setting.teacher, d)
+        student = setting.student.on_sphere(student) if rule.on_sphere else student
+        return Learner(student, teacher, rule.remember(student))
+
+    keys = keys_of(seed, Stream.START, replicas)
+    if representation == "overlaps":
+        return jax.vmap(overlaps)(keys)
+    return jax.vmap(learner)(keys, keys_of(seed, Stream.FRAME, replicas))
+
+
+def weights_step(both: tuple[AbstractOnePass, OnePass], d: int, run: Run, key: jax.Array, n: jax.Array) -> Run:
+    """Draw the random numbers of step n, and make it."""
+    rule, setting = both
+    return rule.step(setting, d, run, rule.sample(setting, d, run.state, jax.random.fold_in(key, n)), n)
+
+
+@cache
+def stepper(columns: int | None) -> Callable:
+    """The step in weight space, or that of a chain with so many columns; one object each, so that it compiles once."""
+    return weights_step if columns is None else partial(overlaps_step, columns)
+
+
+def chain_columns(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int | None:
+    """The number of columns of the chain of overlaps, or None in weight space."""
+    check_choice("simulate", "representation", asked.representation, ("weights", "overlaps"))
+    student, teacher = setting.student, setting.teacher
+    if asked.representation == "weights":
+        return None
+    if not (
+        setting.inputs.normal
+        and isinstance(student, Committee)
+        and isinstance(teacher, Committee)
+        and student.bias == "none"
+        and rule.chained
+        and not rule.heated
+        and setting.start.joint
+    ):
+        raise InputError(
+            'representation="overlaps" follows OnlineSGD without temperature of a committee without biases on Gaussian '
+            f"inputs of a committee teacher, of which overlaps are all that matters; got {rule!r} on "
+            f"{setting.inputs!r}. Leave representation out."
+        )
+    return min(student.width + teacher.width, asked.d)
+
+
+def _follow(setting: OnePass, rule: AbstractOnePass, asked: Request, run: Run, view: AbstractView, chain: int | None):
+    """All stages; steps at or before the end of a stage show it."""
+    steps, label = asked.steps, f"SGD, d = {asked.d}"
+    d = asked.d if chain is None else jnp.asarray(float(asked.d))
+    keys, index = keys_of(asked.seed, Stream.STEPS, jnp.arange(asked.replicas)), jnp.arange(asked.replicas)
+    stages = rule.stages(asked.clock)
+    rests = [before.last for before, after in pairwise(stages) if after.once is not None]
+    total = min(int(steps[-1]), *rests) if rests else int(steps[-1])
+    seen, now = [], 0
+    for stage in stages:
+        if stage.once is not None:
+            run = stage.once(setting, asked.d, run, keys_of(asked.seed, Stream.RIDGE, index))
+            after = int(np.sum(steps > now))
+            return seen + ([jax.tree.map(np.asarray, view.see(run.state, now))] * after if after else []), run
+        due = steps[(steps > now) & (steps <= stage.last)] if seen or now else steps[steps <= stage.last]
+        onward = partial(advance, stepper(chain), (stage.rule, setting), d, keys)
+        found, run = march(onward, view.see, run, due.tolist(), asked.progress, label, now=now, total=total)
+        seen += found
+        now = int(due[-1]) if len(due) else now
+        if int(steps[-1]) <= stage.last:
+            break
+        _, run = march(onward, lambda *_: (), run, [stage.last], asked.progress, label, now=now, total=total)
+        now = stage.last
+    return seen, run
+
+
+def _check_start(setting: OnePass, rule: AbstractOnePass, d: int) -> None:
+    """A start that is known by its overlaps must fit into d dimensions, and onto the sphere of a spherical rule."""
+    student, teacher, start = setting.student, setting.teacher, setting.start
+    if not (isinstance(student, Committee) and teacher is not None and teacher.by_start and start.joint):
+        return
+    Q, M, P = (np.asarray(x) for x in start.limit(student.width, teacher.units))
+    if rule.on_sphere and np.any(np.diag(Q) <= 0):
+        raise InputError(
+            f"simulate with {type(rule).__name__} needs student units of non-zero norm for a spherical rule "
+            f"(OverlapStart.Q_ii > 0); got Q_ii = {np.diag(Q).tolist()}. Give every unit a direction, or use "
+            "spherical=False."
+        )
+    gram, what = (P, "the teacher") if start.random else (np.block([[Q, M], [M.T, P]]), "the start")
+    values = np.linalg.eigvalsh(gram)
+    rank = int(np.sum(values > 1e-10 * max(values[-1], 1e-300)))
+    if d < rank:
+        raise InputError(
+            f"d must be at least {rank}, the number of independent directions of {what}; got d={d}. "
+            f"Use d >= {rank} or a smaller network."
+        )
+
+
+def state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:
+    """Bytes of the states, their successors and their inputs."""
+    p, k = setting.student.units, getattr(setting.teacher, "units", 1)
+    if asked.representation == "overlaps":
+        return asked.replicas * (p + k) * 4 * (p + k) * 8
+    return 8 * asked.replicas * (3 * (p + k) * asked.d + rule.batch_size * (2 * asked.d + 4 * p))
+
+
+def _smaller(setting: OnePass, asked: Request, chain: int | None) -> str:
+    P = 0 if setting.teacher is None else setting.teacher.latent
+    if P:
+        looks = len(asked.times) * asked.replicas
+        return (
+            f"The 2^{P} coefficients at {len(asked.times)} times of {asked.replicas} replicas take "
+            f"{looks * 2**P * 8 / 2**30:.1f} GiB of it, the weights "
+            f"{3 * asked.replicas * setting.student.units * asked.d * 8 / 2**30:.1f} GiB. Use fewer replicas, times or "
+            "latent coordinates, or a smaller d."
+        )
+    smaller = 'representation="overlaps" needs memory independent of d' if chain is None else "ask for fewer"
+    return f"Use fewer replicas, units or times, or a smaller d; {smaller}."

@@ -1,0 +1,131 @@
+"""How runs of one-pass rules are looked at: which macrostate describes them, and how their risk is known."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.one_pass.setting import OnePass
+from limitlab.numerics.trees import as_arrays
+from limitlab.problems.base import Points
+from limitlab.problems.networks import Committee
+from limitlab.problems.problem import Problem
+from limitlab.problems.sparse.representable import warn_of
+from limitlab.problems.sparse.target import SparseTarget
+from limitlab.states.committee import CommitteeView, FieldRisk
+from limitlab.states.fourier import FourierView, workspace
+from limitlab.states.overlaps import error_sum, risks
+from limitlab.states.plain import PlainView
+from limitlab.states.radii import RadiiView
+from limitlab.states.request import Request
+from limitlab.states.test_risk import TestRisk, test_count
+from limitlab.states.view import AbstractView
+
+__all__ = ["closed", "seen_bytes", "view_of"]
+
+FIELDS = 2**14  # fields drawn for a risk
+MODEST = 2**24  # numbers kept of u or r in a result (128 MiB); beyond, they are left out
+
+
+def closed(setting: OnePass) -> bool:
+    """Whether the risk is a known function of the overlaps."""
+    committees = isinstance(setting.student, Committee) and isinstance(setting.teacher, Committee)
+    return committees and setting.inputs.normal and setting.clean and setting.student.bias == "none"
+
+
+def by_fields(setting: OnePass) -> bool:
+    """Whether fields drawn from their law tell the risk."""
+    teacher = setting.teacher
+    return (
+        setting.inputs.normal and isinstance(setting.student, Committee) and teacher is not None and teacher.by_fields
+    )
+
+
+def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> AbstractView:
+    """The view of runs that begin at ``start`` (one entry a replica)."""
+    student, teacher, d = setting.student, setting.teacher, asked.d
+    floor = float(getattr(setting.channel, "variance", 0.0)) / 2 if setting.clean else 0.0
+    words = setting.inputs.test_words(test_count(d))
+    live = as_arrays(setting)
+
+    def tests() -> TestRisk:
+        return TestRisk(_tests(setting, start, keys, d), setting.loss, student)
+
+    if not isinstance(student, Committee):
+        return PlainView(tests(), floor, words)
+    if teacher is None:
+        blocks = setting.inputs.blocks(d)
+        units = len(asked.times) * asked.replicas * student.width * (1 if blocks is None else 2)
+        moves = student.second_layer == "trained" or student.output_weights is not None or setting.start.various
+        kept = ("r", "b", *(["a"] if moves else [])) if units <= MODEST else ()
+        return RadiiView(tests(), blocks, kept, floor, words)
+    if isinstance(teacher, SparseTarget):
+        keep_u = len(asked.times) * asked.replicas * student.width * teacher.latent <= MODEST
+        exact = setting.clean
+        note = warn_of(student.activation, teacher) if exact and student.bias == "none" else None
+        return FourierView(
+            teacher, student, keys, keep_u, d, floor, None if exact else tests(), None if exact else words, note
+        )
+    if closed(setting):
+        problem = Problem(teacher=teacher, channel=setting.channel, student=student)
+        sums, of = as_arrays(error_sum(problem)), as_arrays(problem)
+        return CommitteeView(teacher, lambda path: np.asarray(risks(of, sums, path)), None, None, floor)
+    if by_fields(setting):
+        count = student.width + _directions(setting, start)
+        draw = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, 0), (FIELDS, count)))
+        risk = FieldRisk(
+            draw(keys),
+            jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys),
+            student,
+            teacher,
+            live.channel,
+            live.loss,
+            setting.clean,
+        )
+        return CommitteeView(teacher, None, risk, f"{FIELDS} draws of the fields", floor)
+    if _directions(setting, start):
+        return CommitteeView(teacher, None, tests(), words, floor)
+    return PlainView(tests(), floor, words)
+
+
+def _directions(setting: OnePass, start: Any) -> int:
+    """How many directions the teacher has."""
+    if isinstance(start, dict):
+        return start["M"].shape[-1]
+    one = jax.tree.map(lambda x: x[0], start.teacher)
+    found = None if setting.teacher is None else setting.teacher.directions(one)
+    return 0 if found is None else found.shape[0]
+
+
+def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
+    """Test points of every replica with their labels, without noise if that is averaged exactly."""
+    made = []
+    for r in range(len(keys)):
+        tests = setting.inputs.test_points(jax.random.fold_in(keys[r], 0), test_count(d), d)
+        y = tests.y
+        if setting.teacher is not None:
+            y = setting.teacher.output(jax.tree.map(lambda x: x[r], start.teacher), tests.x)  # noqa: B023
+        if not setting.clean:
+            y = setting.channel.sample(jax.random.fold_in(keys[r], 1), y)
+        made.append(Points(tests.x, y, tests.mirrored))
+    return jax.tree.map(lambda *x: jnp.stack(x), *made)
+
+
+def seen_bytes(setting: OnePass, asked: Request) -> int:
+    """Bytes of test points, of what is kept, and of what a measurement holds at once."""
+    student, teacher, replicas = setting.student, setting.teacher, asked.replicas
+    looks, p = len(asked.times) * replicas, student.units
+    if isinstance(teacher, SparseTarget) and isinstance(student, Committee):
+        P = teacher.latent
+        keep_u = looks * p * P <= MODEST
+        kept = looks * (2**P + p * (P + 2 if keep_u else 1)) * 2  # as pieces, and stacked
+        needed = 8 * kept + 2**P * (100 + 16 * P) + workspace(asked.d, p, P)
+        return needed if setting.clean else needed + 8 * replicas * test_count(asked.d) * asked.d
+    k = getattr(teacher, "units", 1)
+    kept = 8 * looks * (p * (p + k) + k * k + p)
+    if closed(setting):
+        return kept
+    if by_fields(setting):
+        return kept + 8 * replicas * FIELDS * (p + k)
+    return kept + 8 * (replicas * test_count(asked.d) * asked.d + 4 * 512 * p)

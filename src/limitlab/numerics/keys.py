@@ -1,0 +1,32 @@
+"""Named random streams: what a seed is used for, said once.
+
+A key belongs to a seed, a purpose and a replica, and to nothing else: more replicas or times leave the first ones as
+they were, and two purposes never share numbers.
+"""
+
+import enum
+from typing import Any
+
+import jax
+
+__all__ = ["Stream", "keys_of", "stream"]
+
+
+class Stream(enum.IntEnum):
+    """Purposes. Their numbers are part of every stored result: never change one."""
+
+    START = 0  # overlaps, second layers and biases at time 0, in simulations and predictions alike
+    STEPS = 1  # samples, labels and thermal noise of the steps
+    FRAME = 2  # the orientation of weights of which only the overlaps are known
+    RIDGE = 3  # samples of a ridge fit of the second layer
+    LOOK = 4  # test points, and random draws of a measurement
+
+
+def stream(seed: Any, purpose: Stream, replica: Any) -> jax.Array:
+    """The key of one purpose and replica."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), int(purpose)), replica)
+
+
+def keys_of(seed: Any, purpose: Stream, replicas: jax.Array) -> jax.Array:
+    """`stream` of several replicas."""
+    return jax.vmap(lambda r: stream(seed, purpose, r))(replicas)

@@ -1,0 +1,114 @@
+r"""Overlaps of a committee with the directions of its teacher, and its risk.
+
+The risk is exact where a formula is known (Gaussian inputs, two committees, additive noise, squared errors). For other
+losses, channels and links of Gaussian inputs it is a mean over fields drawn from their law N(0, Omega), for other
+inputs one over test points; both come with their standard error.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.numerics.linalg import gram_factor
+from limitlab.problems.base import AbstractTeacher
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.losses import AbstractLoss
+from limitlab.problems.networks import Committee
+from limitlab.states.overlaps import Overlaps
+from limitlab.states.run import Learner
+from limitlab.states.test_risk import TestRisk, mean_and_error
+from limitlab.states.view import AbstractView, Report
+
+__all__ = ["CommitteeView", "FieldRisk", "measure_all", "overlap_variables"]
+
+AT = ("time", "replica")
+
+
+@eqx.filter_jit
+def measure_all(teacher: AbstractTeacher, state: Learner) -> dict[str, jax.Array]:
+    """Q, M, P, a and biases of all replicas."""
+
+    def one(state: Learner):
+        W, S = state.student.rows, teacher.directions(state.teacher)
+        d = W.shape[-1]
+        seen = {"Q": W @ W.T / d, "M": W @ S.T / d, "P": S @ S.T / d, "a": state.student.a}
+        return seen if state.student.b is None else {**seen, "b": state.student.b}
+
+    return jax.vmap(one)(state)
+
+
+class FieldRisk(eqx.Module):
+    """Standard normal g (replica, count, p + k) that become fields s = L g, L L^T = Omega; keys for labels."""
+
+    g: jax.Array
+    keys: jax.Array
+    student: Committee
+    teacher: AbstractTeacher
+    channel: AbstractChannel
+    loss: AbstractLoss
+    clean: bool = eqx.field(static=True)
+
+    @eqx.filter_jit
+    def __call__(self, seen: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Mean loss of each replica and its standard error."""
+        return jax.lax.map(lambda all: self._one(*all), (self.g, self.keys, seen))
+
+    def _one(self, g, key, seen):
+        p = seen["a"].shape[0]
+        o = Overlaps(seen["Q"], seen["M"], seen["P"], seen["a"])
+        s = g @ gram_factor(o.omega).T
+        lam = s[:, :p] + seen["b"] if "b" in seen else s[:, :p]
+        z = self.teacher.link(s[:, p:])
+        y = z if self.clean else self.channel.sample(key, z)
+        loss = self.loss.value(y, self.student.activation(lam) @ o.a / p)
+        return mean_and_error(jnp.sum(loss), jnp.sum(jnp.square(loss)), len(loss))
+
+
+class CommitteeView(AbstractView):
+    """Q, M, P, a and the risk; ``exact`` gives it from overlaps along (time, replica), ``tests`` measures it."""
+
+    teacher: AbstractTeacher
+    exact: Any
+    tests: TestRisk | FieldRisk | None
+    words: str | None = eqx.field(static=True)
+    floor: float
+
+    steady: ClassVar[tuple[str, ...]] = ("P",)
+
+    def see(self, state, step):
+        seen = state if isinstance(state, dict) else measure_all(self.teacher, state)
+        if self.tests is None:
+            return seen
+        risk, error = self.tests(seen if isinstance(self.tests, FieldRisk) else state.student)
+        return {**seen, "risk": risk, "risk_error": error}
+
+    def report(self, path):
+        path = dict(path)
+        if self.exact is not None:
+            path["risk"] = self.exact(Overlaps(path["Q"], path["M"], path["P"], path["a"]))
+        else:
+            path["risk"] = path["risk"] + self.floor
+        path["P"] = path["P"][0]
+        same = np.max(np.abs(path["P"] - path["P"][0])) <= 1e-9 * max(1.0, float(np.max(np.abs(path["P"][0]))))
+        variables = overlap_variables(path)
+        units = ("teacher", "teacher_2")
+        variables["P"] = (units, path["P"][0]) if same else (("replica", *units), path["P"])
+        return Report(variables, attrs={"risk_from": self.words})
+
+
+def overlap_variables(path: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """Overlaps along (time, replica) in the schema."""
+    dims = {
+        "risk": AT,
+        "risk_error": AT,
+        "M": (*AT, "student", "teacher"),
+        "Q": (*AT, "student", "student_2"),
+        "P": (),
+        "a": (*AT, "student"),
+        "b": (*AT, "student"),
+    }
+    return {name: (dims[name], np.asarray(path[name])) for name in dims if name in path}

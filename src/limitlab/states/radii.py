@@ -1,0 +1,66 @@
+r"""What a network on labelled inputs has learned: its risk on test points, and the shape of its cloud of units.
+
+.. math:: r_i = |w_i|/\sqrt d, \qquad \mathrm{polarisation} = \Big|\frac1p \sum_i \frac{w_i}{|w_i|}\Big|
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from limitlab.problems.networks import Network
+from limitlab.states.test_risk import TestRisk
+from limitlab.states.view import AbstractView, Report
+
+__all__ = ["RadiiView", "cloud"]
+
+TINY = 1e-150
+
+
+class RadiiView(AbstractView):
+    """The risk, the polarisation, and if they are not too many the norms r (of the first ``blocks`` coordinates and of
+    the others, with their alignment), second layers and biases."""
+
+    tests: TestRisk
+    blocks: int | None = eqx.field(static=True)
+    kept: tuple[str, ...] = eqx.field(static=True)
+    floor: float
+    words: str = eqx.field(static=True)
+
+    def see(self, state, step):
+        seen = cloud(self.blocks, state.student)
+        seen["risk"], seen["risk_error"] = self.tests(state.student)
+        shown = ("risk", "risk_error", "polarisation", "alignment", *self.kept)
+        return {name: x for name, x in seen.items() if name in shown}
+
+    def report(self, path):
+        at, path = ("time", "replica"), {**path, "risk": path["risk"] + self.floor}
+        dims = {
+            **dict.fromkeys(("risk", "risk_error", "polarisation", "alignment"), at),
+            "r": (*at, "student") if self.blocks is None else (*at, "student", "block"),
+            **dict.fromkeys(("a", "b"), (*at, "student")),
+        }
+        coords = {"block": ["informative", "other"]} if self.blocks is not None and "r" in path else {}
+        variables = {name: (dims[name], path[name]) for name in dims if name in path}
+        return Report(variables, coords, {"risk_from": self.words})
+
+
+@eqx.filter_jit
+def cloud(blocks: int | None, networks: Network) -> dict[str, jax.Array]:
+    """Norms, polarisation and alignment of all replicas, one after the other, so that memory stays bounded."""
+    return jax.lax.map(lambda net: _cloud(blocks, net), networks)
+
+
+def _cloud(blocks: int | None, net: Network) -> dict[str, jax.Array]:
+    W = net.rows
+    d = W.shape[1]
+    square = jnp.square(W) / d
+    norm = jnp.sqrt(jnp.sum(square, axis=1))
+    direction = jnp.mean(W / jnp.maximum(norm, TINY)[:, None], axis=0) / jnp.sqrt(float(d))
+    seen = {"r": norm, "polarisation": jnp.sqrt(jnp.sum(direction**2)), "a": net.a}
+    if net.b is not None:
+        seen["b"] = net.b
+    if blocks is not None:
+        parts = jnp.stack([jnp.sum(square[:, :blocks], axis=1), jnp.sum(square[:, blocks:], axis=1)], axis=1)
+        seen["r"] = jnp.sqrt(parts)
+        seen["alignment"] = jnp.mean(parts[:, 0] / jnp.maximum(jnp.sum(parts, axis=1), TINY))
+    return seen

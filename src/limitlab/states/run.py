@@ -1,0 +1,51 @@
+"""The microstate of a run in the course of learning."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["FIELD_BOUND", "OUTPUT_BOUND", "Learner", "Run", "after_the_end", "whole"]
+
+FIELD_BOUND = 1e4  # a field of an O(1) problem; its square is the bound on overlaps in the limits
+OUTPUT_BOUND = FIELD_BOUND**2  # a second layer that diverges shows in the output, not in the fields
+
+
+def whole(x: Any) -> jax.Array:
+    """Whole numbers of one type, whatever they come from: for another type everything would be compiled anew."""
+    return jnp.asarray(x, int)
+
+
+class Learner(eqx.Module):
+    """A student's parameters, the weights of its teacher, and what the rule remembers of earlier steps."""
+
+    student: Any
+    teacher: Any
+    memory: Any = None
+
+
+class Run(eqx.Module):
+    """A microstate, whether the run is alive, and the step at which it died (or -1)."""
+
+    state: Any
+    alive: jax.Array
+    died: jax.Array = eqx.field(converter=whole)
+
+    @classmethod
+    def of(cls, state: Any, replicas: int) -> "Run":
+        """Runs that begin with ``state``, whose first axis is that of replicas."""
+        return cls(state, jnp.ones(replicas, bool), jnp.full(replicas, -1))
+
+    def onward(self, state: Any, sound: jax.Array, step: jax.Array) -> "Run":
+        """The next state if it is sound; else the run dies at this step and keeps the state that it had."""
+        alive = self.alive & sound
+        kept = jax.tree.map(lambda new, old: jnp.where(alive, new, old), state, self.state)
+        return Run(kept, alive, jnp.where(self.alive & ~alive, step, self.died))
+
+
+def after_the_end(run: Run, steps: np.ndarray) -> np.ndarray:
+    """(..., time, replica): whether a run had died before it was looked at, at the ``steps`` (..., time)."""
+    alive, died = np.asarray(run.alive)[..., None, :], np.asarray(run.died)[..., None, :]
+    return ~alive & (steps[..., :, None] > died)

@@ -1,0 +1,46 @@
+"""Single steps of one-pass rules on states that a test chooses."""
+
+import jax
+import jax.numpy as jnp
+
+from limitlab.algorithms.one_pass.base import stepper
+from limitlab.algorithms.one_pass.setting import Sample
+from limitlab.errors import InputError
+from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
+from limitlab.problems.networks import Network
+from limitlab.states.run import Learner, Run
+
+__all__ = ["alive", "learner", "live", "move", "one_steps"]
+
+
+def live(problem):
+    """(rule, setting) of a problem, as the loop has them."""
+    rule = problem.algorithm
+    return traced(rule), rule.setting(problem, Asked("a test", InputError)).live()
+
+
+def alive(state):
+    return Run(state, jnp.asarray(True), jnp.asarray(-1))
+
+
+def learner(problem, net, teacher=()):
+    return Learner(net, teacher, problem.algorithm.remember(net))
+
+
+def move(problem, state, x, y, step=0, heat=None):
+    """The state after one step on given samples."""
+    rule, setting = live(problem)
+    x = jnp.asarray(x)
+    return rule.step(setting, x.shape[1], alive(state), Sample(x, jnp.asarray(y), heat), jnp.asarray(step)).state
+
+
+def one_steps(problem, state, d, keys, step=0, columns=None):
+    """The states after one step from the same state, each with its own random numbers."""
+    both, dim = live(problem), d if columns is None else jnp.asarray(float(d))
+    go = lambda key: stepper(columns)(both, dim, alive(state), key, jnp.asarray(step)).state  # noqa: E731
+    return jax.jit(jax.vmap(go))(keys)
+
+
+def network(rows, a, b=None):
+    return Network.of(jnp.asarray(rows), jnp.asarray(a), None if b is None else jnp.asarray(b))
