@@ -19,7 +19,9 @@ from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
 from limitlab.algorithms.descent.stochastic_gd import StochasticGD
 from limitlab.algorithms.erm import ERM
 from limitlab.algorithms.gamp.gamp import GAMP
+from limitlab.algorithms.one_pass.adam import Adam
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
+from limitlab.algorithms.one_pass.momentum import Momentum
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.algorithms.one_pass.schedules import CustomSchedule, PowerSchedule
 from limitlab.analysis.exits.exit_time import (
@@ -151,6 +153,8 @@ def __getattr__(name: str):
 
 
 __all__ = [
+    "Adam",
+    "Momentum",
     "AbstractLimit",
     "AccuracyWarning",
     "Activation",

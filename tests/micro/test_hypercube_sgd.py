@@ -205,7 +205,7 @@ def test_the_ridge_fit_comes_after_the_switch_and_stays():
 
 
 def test_more_samples_than_a_chunk_are_all_used():
-    """Sixteen fits of 20500 noiseless samples against the population fit at d = 6, by z; one chunk of them scatters more."""
+    """Sixteen fits of 20500 noiseless samples against the population fit at d = 6, by z; one chunk scatters more."""
     problem, net, runs = sparse(), network(), 16
     run = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (runs, *jnp.shape(x))), stepping.alive(stepping.learner(problem, net))
