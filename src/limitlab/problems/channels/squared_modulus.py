@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI
-from limitlab.numerics.gauss.panels import graded_edges, panel_nodes
+from limitlab.numerics.gauss.rules import between, graded_edges, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
     Information,
@@ -66,9 +66,7 @@ class SquaredModulus(AbstractChannel):
         width = 1 / jnp.sqrt(jnp.maximum(bend, 0.0) + 1 / jnp.sqrt(self.variance))
         low, high = jnp.maximum(peak - 12 * width, 0.0), peak + 12 * width
         low, high = jax.lax.stop_gradient((low, high))  # only the rule's; a root has no slope at 0
-        x, p = np.polynomial.legendre.leggauss(INNER)
-        z = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * x
-        dz = (high - low)[..., None] / 2 * p
+        z, dz = between(low, high, INNER)
         seen = -jnp.square(y[..., None] - jnp.square(z)) / (2 * self.variance)
         shift = -0.5 * jnp.log(self.variance * V) - 2 * HALF_LOG_2PI
         halves = []
