@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.files import write_whole
+from limitlab.files import whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -77,7 +77,9 @@ def save_figure(figure: "Figure", path: str | os.PathLike) -> Path:
         )
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150)
-    return write_whole(path, buffer.getvalue())
+    with whole(path) as part:
+        part.write_bytes(buffer.getvalue())
+    return path
 
 
 def average(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

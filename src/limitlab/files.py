@@ -1,39 +1,130 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and files of strangers that are opened with care."""
 
+import contextlib
+import errno
+import itertools
 import os
-import tempfile
+import secrets
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from limitlab.errors import ResultFileError
+from limitlab.errors import LimitlabError, ResultFileError
+from limitlab.text import nearest, printable
 
-__all__ = ["write_whole"]
+__all__ = ["open_plain", "unwritable", "whole"]
+
+ELSEWHERE = "Choose a folder that exists, may be written to and has space."
+MAX_NEIGHBOURS = 1000  # files of a folder that are compared with a name that does not exist
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)  # a file system without second names
 
 
-def write_whole(path: str | os.PathLike, data: bytes) -> Path:
-    """Write ``data`` beside its place, then rename it: a reader sees the old file or the new one, no part.
+@contextlib.contextmanager
+def whole(
+    path: str | os.PathLike,
+    *,
+    part: Path | None = None,
+    flush: bool = True,
+    replace: bool = True,
+    remedy: str = ELSEWHERE,
+) -> Iterator[Path]:
+    """A name to write to. When all is written, the file takes its place; when not, it goes.
 
-    An interruption (Ctrl-C, a full disk) leaves the old file as it was and no temporary file behind.
+    A reader sees the old file or the new one, no part of one. An interruption (Ctrl-C, a full disk) leaves the old
+    file as it was and nothing beside it.
+
+    Parameters
+    ----------
+    path
+        The file's place.
+    part
+        The name until then, on the same file system; a hidden one beside ``path`` if None.
+    flush
+        Whether file and name are on the disk before this ends, so that a power cut cannot lose them.
+    replace
+        False keeps a file that is there already: the first to come stays.
+    remedy
+        What to do, in words, if the system refuses to write.
     """
     path = Path(path)
-    if path.is_dir():
+    if replace and path.is_dir():
         raise ResultFileError(f"{path} is a folder; a file was needed. Give the name of a file in it.")
-    temporary = None
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part") if part is None else part
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # mkstemp makes private files; a figure is an ordinary one
-        os.replace(temporary, path)
+        yield part
+        if flush:
+            _flush(part)
+        if replace:
+            os.replace(part, path)
+        else:
+            _first(part, path)
+        if flush:
+            _flush(path.parent)
+    except LimitlabError:
+        raise
     except OSError as error:
-        raise ResultFileError(
-            f"{path} could not be written: {error.strerror or error}. "
-            "Choose a folder that exists, may be written to and has space."
-        ) from error
+        raise unwritable(path, error, remedy) from error
     finally:
-        if temporary is not None and os.path.exists(temporary):
-            os.remove(temporary)
-    return path
+        with contextlib.suppress(OSError):  # gone already, or on a disk that has become read-only
+            part.unlink()
+
+
+def unwritable(path: Path, error: Exception, remedy: str = ELSEWHERE) -> ResultFileError:
+    """Says that a file could not be written, why, and what to do."""
+    return ResultFileError(f"{path} could not be written: {getattr(error, 'strerror', None) or error}. {remedy}")
+
+
+def _first(part: Path, path: Path) -> None:
+    """Give the file its name unless another one has it."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        os.replace(part, path)
+
+
+def _flush(path: Path) -> None:
+    """Ask the system to put a file, or a folder's new entry, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # some file systems cannot flush a folder
+            raise
+    finally:
+        os.close(handle)
+
+
+def open_plain(path: Path, what: str, remedy: str) -> BinaryIO:
+    """Open a regular file without ever waiting for one: folders, pipes and devices are refused.
+
+    A path that is no such file raises `ValueError` in words; what the system refuses raises `OSError`.
+    """
+    shown = printable(str(path))
+    try:
+        regular = stat.S_ISREG(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"There is no {what} file {shown}.{_neighbour(path)}") from None
+    except ValueError:  # a null byte
+        raise ValueError(f"There is no {what} file {shown}: no file has such a name. {remedy}") from None
+    if not regular:
+        raise ValueError(f"{shown} is not a file. {remedy}")
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    file = os.fdopen(handle, "rb")
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # it was changed in between
+        file.close()
+        raise ValueError(f"{shown} is not a file. {remedy}")
+    return file
+
+
+def _neighbour(path: Path) -> str:
+    try:
+        names = [entry.name for entry in itertools.islice(os.scandir(path.parent), MAX_NEIGHBOURS)]
+    except OSError:
+        return ""
+    near = nearest(path.name, names)
+    return f" Did you mean {printable(near)}?" if near else ""

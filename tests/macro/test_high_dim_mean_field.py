@@ -15,7 +15,7 @@ from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
 from limitlab.macro.committees.particles import Cloud, cloud_risk, drift, interaction
 from limitlab.macro.overlaps import overlap_ode
 from limitlab.macro.overlaps.overlap_ode import OverlapODE
-from limitlab.numerics.gauss.quadrature import gegenbauer_rule
+from limitlab.numerics.gauss.rules import gegenbauer_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.activations.base import shifted

@@ -141,7 +141,7 @@ def test_a_failed_save_keeps_the_old_file_and_leaves_no_half(tmp_path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail)
-        with pytest.raises(ResultFileError, match=r"a\.nc: No space left on device.*has space"):
+        with pytest.raises(ResultFileError, match=r"a\.nc could not be written: No space left on device.*has space"):
             save(result(1), path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(KeyboardInterrupt()))
@@ -152,7 +152,7 @@ def test_a_failed_save_keeps_the_old_file_and_leaves_no_half(tmp_path, monkeypat
 
 
 def test_bad_places_and_bad_datasets_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(ResultFileError, match=r"could not be written .*folder that exists"):
+    with pytest.raises(ResultFileError, match=r"could not be written: .*folder that exists"):
         save(result(), tmp_path / "no" / "a.nc")
     with pytest.raises(ResultFileError, match="is a folder"):
         save(result(), tmp_path)

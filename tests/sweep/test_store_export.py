@@ -96,7 +96,7 @@ def test_a_sweep_is_exported_to_csv_and_read_back(made, tmp_path):
 def test_a_sweep_is_exported_to_parquet_and_read_back(made, tmp_path, monkeypatch):
     folder, ds = made
     for module in ("tidy", "export"):  # several row groups, and points in pieces
-        monkeypatch.setattr(sys.modules[f"limitlab.sweep.{module}"], "BLOCK", 3)
+        monkeypatch.setattr(sys.modules[f"limitlab.sweep.storage.{module}"], "BLOCK", 3)
     export(Store(folder), tmp_path / "a.parquet")
     table = pq.read_table(tmp_path / "a.parquet")
     assert [str(kind) for kind in table.schema.types] == [

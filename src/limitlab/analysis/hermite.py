@@ -18,6 +18,7 @@ import numpy as np
 
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.gauss.rules import between
 from limitlab.problems.activations.base import Activation, activation
 
 __all__ = [
@@ -177,8 +178,7 @@ def sample_complexity_class(target: "int | str | Activation | Callable") -> Samp
 
 def _integrals(sigma: Activation, left: np.ndarray, right: np.ndarray, degree: int) -> np.ndarray:
     """Rows: panels. Columns: contributions to c_0, ..., c_degree, and last to E sigma^2."""
-    t, w = np.polynomial.legendre.leggauss(NODES)
-    z = (left[:, None] + right[:, None]) / 2 + (right - left)[:, None] / 2 * t
+    z, dz = between(left, right, NODES)
     padded = np.zeros((-(-len(z) // BLOCK) * BLOCK, NODES))
     padded[: len(z)] = z
     each = jax.vmap(sigma.function)  # a custom activation is a function of one scalar
@@ -189,7 +189,7 @@ def _integrals(sigma: Activation, left: np.ndarray, right: np.ndarray, degree: i
         raise InputError(f"The activation {sigma!r} is not finite at {where:g}. It must be finite on the whole line.")
     # h_n exp(-z^2/4) stays bounded where h_n itself would overflow.
     bell = np.exp(-(z**2) / 4)
-    weights = (right - left)[:, None] / 2 * w * bell * values / np.sqrt(2 * np.pi)
+    weights = dz * bell * values / np.sqrt(2 * np.pi)
     out = np.empty((len(z), degree + 2))
     previous, here = np.zeros_like(z), bell
     for n in range(degree + 1):

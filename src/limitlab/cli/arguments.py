@@ -1,7 +1,6 @@
 """From words on a command line to problems, times, limits and places for files."""
 
 import dataclasses
-import difflib
 import math
 import os
 import types
@@ -18,6 +17,7 @@ from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.predict import LIMITS
 from limitlab.problems.problem import Problem
 from limitlab.spec import load_spec
+from limitlab.text import did_you_mean
 
 __all__ = ["grid_of", "limit_class", "limit_of", "place_of", "problem_of", "times_of"]
 
@@ -34,7 +34,7 @@ def problem_of(text: str) -> Problem:
     if not Path(text).exists() and Path(text).suffix == "":
         raise InputError(
             f"SPEC must be a TOML or JSON file or a library problem ({', '.join(LIBRARY)}); got {text!r}, "
-            f"which is neither.{_near(text, LIBRARY)}"
+            f"which is neither.{did_you_mean(text, LIBRARY)}"
         )
     return load_spec(text)
 
@@ -187,7 +187,7 @@ def _alike(values: list[float], words: list[str]) -> list:
 def limit_class(name: str) -> type[AbstractLimit]:
     """The class of a limit by its name."""
     if name not in LIMITS:
-        raise InputError(f"--limit must be one of {', '.join(LIMITS)}; got {name!r}.{_near(name, LIMITS)}")
+        raise InputError(f"--limit must be one of {', '.join(LIMITS)}; got {name!r}.{did_you_mean(name, LIMITS)}")
     return LIMITS[name]
 
 
@@ -200,7 +200,7 @@ def limit_of(name: str, settings: list[str]) -> AbstractLimit:
         if not equals:
             raise InputError(f"--set must be field=value, such as --set d=1000; got {setting!r}.")
         if field not in fields:
-            told = f"it has {', '.join(fields)}.{_near(field, fields)}"
+            told = f"it has {', '.join(fields)}.{did_you_mean(field, fields)}"
             raise InputError(f"--set {setting}: {name} has no field {field!r}; {told}")
         values[field] = _value(text, hints[field], f"--set {field}")
     return kind(**values)
@@ -238,8 +238,3 @@ def place_of(out: Path | None, default: str, force: bool) -> Path:
     if path.exists() and not force:
         raise InputError(f"{path} exists already. Choose another name with --out, or replace it with --force.")
     return path
-
-
-def _near(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,6 +1,5 @@
 """The gallery: figures of the literature, each with a claim that is checked when it is made."""
 
-import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from limitlab.errors import InputError
 from limitlab.gallery.entry import Check, Entry, Verdict, run
 from limitlab.numerics.progress import Progress
+from limitlab.text import did_you_mean
 
 __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run_entry"]
 
@@ -70,8 +70,7 @@ def run_entry(entry: str | Entry, folder: str | Path, progress: Progress | None 
     """
     if isinstance(entry, str):
         if entry not in ENTRIES:
-            near = difflib.get_close_matches(entry, list(ENTRIES), 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(entry, ENTRIES)
             raise InputError(f"There is no gallery entry {entry!r}; there are: {', '.join(ENTRIES)}.{hint}")
         entry = ENTRIES[entry]
     return run(entry, folder, progress)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from limitlab.errors import InputError, ResultFileError
 from limitlab.figures import save_figure
-from limitlab.files import write_whole
+from limitlab.files import whole
 from limitlab.numerics.progress import Progress
 from limitlab.results.files import save
 
@@ -102,8 +102,10 @@ def run(entry: Entry, folder: "str | Path", progress: Progress | None = None) ->
         save(dataset, folder / f"{name}.nc")
     save_figure(figure, folder / FIGURE)
     if film is not None:
-        write_whole(folder / ANIMATION, film)
-    write_whole(folder / VERDICT, verdict.text.encode())
+        with whole(folder / ANIMATION) as part:
+            part.write_bytes(film)
+    with whole(folder / VERDICT) as part:
+        part.write_text(verdict.text, encoding="utf-8", newline="\n")
     return verdict
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.cube import members
+from limitlab.numerics.gauss.rules import legendre
 from limitlab.numerics.machine import check_memory
 from limitlab.numerics.progress import Progress
 from limitlab.problems.activations.base import Activation
@@ -137,14 +138,12 @@ def kernel_ridge(
 def activation_kernel(activation: Activation, scale: float, rho: np.ndarray) -> np.ndarray:
     r""":math:`E[\sigma(sG)\sigma(sG')]` for standard normals of correlation rho: :math:`\sum_k c_k^2 \rho^k`, with
     :math:`c_k = E[\sigma(sG) He_k(G)]/\sqrt{k!}`. What the series leaves out is added at rho = +-1, where it counts."""
-    from numpy.polynomial.legendre import leggauss
-
     kinks = linear_pieces(activation)
     edges = np.arange(-12.5, 12.75, 0.25)
     if kinks is not None:
         places = np.concatenate([kinks[2], -kinks[2]]) / scale  # the mirrored ones are for rho = -1
         edges = np.unique(np.concatenate([edges, np.clip(places, -12.5, 12.5)]))
-    nodes, weights = leggauss(16)
+    nodes, weights = legendre(16)
     half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
     g = (middle[:, None] + half[:, None] * nodes).ravel()
     root = np.exp(-(g**2) / 4) / (2 * np.pi) ** 0.25  # of the density; its other half keeps He_k bounded

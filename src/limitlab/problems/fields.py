@@ -12,7 +12,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.normal import measure
+from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
 from limitlab.problems.channels.gaussian_noise import GaussianNoise
 from limitlab.problems.channels.modulus import Modulus
@@ -111,7 +112,7 @@ def _margins(channel: BinaryChannel, loss, p: Predictor, V, y: float):
     v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH), ORDER)
     label = jnp.full_like(v, y)
     out = channel.output(label, p.slope * p.sd * y * v, p.V0)
-    weight = dv * jnp.exp(-jnp.square(v) / 2 + out.log_z) / jnp.sqrt(2 * jnp.pi)
+    weight = measure(v, dv, out.log_z)
     return label, p.sd * y * v, out.g, weight
 
 
@@ -124,7 +125,7 @@ def _residuals(channel: GaussianNoise, loss, p: Predictor, V) -> Fields:
     edges += [_around(jnp.asarray(c) / sd, None if loss.sharp else width / sd) for c in centres]
     v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH), ORDER)
     r = sd * v
-    return Fields(r, jnp.zeros_like(r), r / variance, dv * jnp.exp(-jnp.square(v) / 2) / jnp.sqrt(2 * jnp.pi))
+    return Fields(r, jnp.zeros_like(r), r / variance, measure(v, dv))
 
 
 def _blind(channel, loss, p: Predictor, V) -> Fields:

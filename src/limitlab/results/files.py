@@ -1,19 +1,17 @@
 """Results on disk: netCDF, written beside its place and then renamed, read whole and checked."""
 
-import errno
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from limitlab.errors import InputError, ResultFileError
+from limitlab.files import open_plain, unwritable, whole
 from limitlab.results.scan import JSON_MARK, available_memory, check_file
 from limitlab.results.schema import SCHEMA_VERSION, validate
-from limitlab.spec.files import open_plain
-from limitlab.spec.shown import printable, show
+from limitlab.text import printable, show
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,24 +38,16 @@ def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
         validate(ds)
     except InputError as error:
         raise InputError(f"The Dataset cannot be saved to {path}: {error}") from error
-    if path.is_dir():
-        raise ResultFileError(f"{path} is a folder. Give the name of a file in it, such as {path / 'result.nc'}.")
-    name = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.part"))
-    try:
-        encoded = _encode(ds)
-        fill = {str(v): {"_FillValue": None} for v in encoded.variables if encoded[v].dtype.kind == "f"}
-        encoded.to_netcdf(name, engine="h5netcdf", encoding=fill)
-        check_file(Path(name))  # whatever could not be read back never takes its place
-        _flush(name)
-        os.replace(name, path)
-        _flush(path.parent)
-    except ResultFileError as error:
-        raise InputError(f"The Dataset cannot be saved to {path}: {error}. Leave this out.") from error
-    except (OSError, RuntimeError) as error:  # HDF5 reports a full disk as either
-        raise _unwritable(path, error) from error
-    finally:
-        if os.path.exists(name):
-            os.remove(name)
+    encoded = _encode(ds)
+    fill = {str(v): {"_FillValue": None} for v in encoded.variables if encoded[v].dtype.kind == "f"}
+    with whole(path) as part:
+        try:
+            encoded.to_netcdf(part, engine="h5netcdf", encoding=fill)
+            check_file(part)  # whatever could not be read back never takes its place
+        except ResultFileError as error:
+            raise InputError(f"The Dataset cannot be saved to {path}: {error}. Leave this out.") from error
+        except RuntimeError as error:  # HDF5 reports a full disk as this or as OSError
+            raise unwritable(path, error) from error
     return path
 
 
@@ -192,22 +182,3 @@ def _depth(value: Any) -> int:
         level = [inner for v in tables for inner in (v.values() if isinstance(v, dict) else v)]
         depth += 1
     return depth
-
-
-def _flush(path: str | Path) -> None:
-    """Ask the system to put a file, or a folder's new entry, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EBADF):  # some file systems cannot flush a folder
-            raise
-    finally:
-        os.close(handle)
-
-
-def _unwritable(path: Path, error: Exception) -> ResultFileError:
-    return ResultFileError(
-        f"The result could not be written to {path}: {getattr(error, 'strerror', None) or error}. "
-        "Choose a folder that exists, may be written to and has space."
-    )

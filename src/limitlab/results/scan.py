@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from limitlab.errors import ResultFileError
-from limitlab.spec.files import open_plain
-from limitlab.spec.shown import show
+from limitlab.files import open_plain
+from limitlab.text import show
 
 if TYPE_CHECKING:
     import h5py

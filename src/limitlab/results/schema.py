@@ -1,7 +1,6 @@
 """The labelled Dataset that simulations and predictions share: names, dimensions, attributes, checks."""
 
 import datetime
-import difflib
 import functools
 import importlib.metadata
 import json
@@ -16,6 +15,7 @@ from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
 from limitlab.spec import table_hash, to_dict
 from limitlab.states.overlaps import Overlaps
+from limitlab.text import did_you_mean
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -353,8 +353,7 @@ def _plain(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _near(name: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name, known, 1, 0.8)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(name, known, 0.8)
 
 
 def _increasing(values: np.ndarray) -> bool:

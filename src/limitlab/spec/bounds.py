@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from limitlab.errors import SpecError
-from limitlab.spec.shown import join, show
+from limitlab.text import join, show
 
 __all__ = ["MAX_DEPTH", "MAX_TEXT", "MAX_VALUES", "MAX_WHOLE", "MAX_WIDTH", "check_bounds"]
 

@@ -11,7 +11,7 @@ from limitlab.problems.activations.base import Activation, activation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_WHOLE, MAX_WIDTH, check_bounds
 from limitlab.spec.kinds import example, fields_of, known_kinds
-from limitlab.spec.shown import did_you_mean, join, printable, show
+from limitlab.text import did_you_mean, join, printable, show
 
 __all__ = ["from_dict"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from limitlab.errors import SpecError
+from limitlab.files import open_plain
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_DEPTH, MAX_TEXT
-from limitlab.spec.files import open_plain
 from limitlab.spec.read import from_dict
-from limitlab.spec.shown import printable
+from limitlab.text import printable
 
 __all__ = ["from_json", "load_spec", "loads"]
 

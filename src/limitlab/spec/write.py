@@ -19,7 +19,7 @@ from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_TEXT
 from limitlab.spec.kinds import fields_of
 from limitlab.spec.read import from_dict
-from limitlab.spec.shown import join
+from limitlab.text import join
 
 __all__ = ["dumps", "save_spec", "spec_hash", "table_hash", "to_dict", "to_json"]
 

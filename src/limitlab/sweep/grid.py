@@ -1,7 +1,6 @@
 """The grid of a sweep: names of parameters, their values, and what must hold of them before anything is computed."""
 
 import dataclasses
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import RESERVED_DIMENSIONS
 from limitlab.sweep.identity import verb_name
+from limitlab.text import did_you_mean, nearest
 
 __all__ = ["axes_of", "check_arguments", "check_name", "fields_of", "keywords_of", "labels_of"]
 
@@ -45,10 +45,10 @@ def fields_of(part: Any) -> list[str]:
 
 def check_name(name: str, verb: Callable, problem: Problem, axes: dict[str, list], arguments: dict) -> None:
     """Refuse a name that no point could use, before anything is computed."""
-    reserved = difflib.get_close_matches(name, RESERVED_DIMENSIONS, 1, 0.8)
+    reserved = nearest(name, RESERVED_DIMENSIONS, 0.8)
     if reserved:
         raise InputError(
-            f"sweep.grid[{name!r}] cannot be told from {reserved[0]!r}, which a result has already. Ask for "
+            f"sweep.grid[{name!r}] cannot be told from {reserved!r}, which a result has already. Ask for "
             f"all {name} in one call and select afterwards."
         )
     head, *rest = name.split(".")
@@ -65,7 +65,7 @@ def check_name(name: str, verb: Callable, problem: Problem, axes: dict[str, list
         if field not in fields_of(part):
             owner = ".".join(so_far)
             known = fields_of(part)
-            told = f"it has {', '.join(known)}.{_near(field, known)}" if known else f"it is {part!r}."
+            told = f"it has {', '.join(known)}.{did_you_mean(field, known)}" if known else f"it is {part!r}."
             raise InputError(f"sweep.grid[{name!r}]: {owner} has no field {field!r}; {told}")
         part, so_far = getattr(part, field), [*so_far, field]
 
@@ -78,7 +78,7 @@ def _check_keyword(name: str, head: str, verb: Callable, problem: Problem, argum
         choices = [*fields_of(problem), *known]
         raise InputError(
             f"sweep.grid[{name!r}] is neither a part of the problem ({', '.join(fields_of(problem))}) nor a "
-            f"keyword of {verb_name(verb)} ({', '.join(known)}).{_near(head, choices)} A keyword's field is "
+            f"keyword of {verb_name(verb)} ({', '.join(known)}).{did_you_mean(head, choices)} A keyword's field is "
             "named with a dot, such as 'limit.d'."
         )
     if name == head and head in arguments:
@@ -105,17 +105,12 @@ def check_arguments(verb: Callable, arguments: dict[str, Any], axes: dict[str, l
     for name in () if free else arguments:
         if name not in known:
             told = f"it takes {', '.join(known)}" if known else "it takes nothing but the problem"
-            raise InputError(f"sweep: {verb_name(verb)} has no argument {name!r}; {told}.{_near(name, known)}")
+            raise InputError(f"sweep: {verb_name(verb)} has no argument {name!r}; {told}.{did_you_mean(name, known)}")
     there = {*arguments, *axes, *(["seed"] if seeded == "argument" else [])}
     parameters = inspect.signature(verb).parameters
     lacking = [name for name in known if name not in there and parameters[name].default is inspect.Parameter.empty]
     if lacking:
         raise InputError(f"sweep: {verb_name(verb)} needs {', '.join(lacking)}. Add {lacking[0]}=... to the call.")
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def labels_of(name: str, values: list) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.gauss.rules import legendre
 
 __all__ = ["AbstractSchedule", "CustomSchedule", "PowerSchedule", "on_the_clock", "off_the_clock"]
 
@@ -86,7 +87,7 @@ class CustomSchedule(AbstractSchedule):
         return self.function((first + 0.5) * clock)
 
     def elapsed(self, times):
-        nodes, weights = np.polynomial.legendre.leggauss(20)
+        nodes, weights = legendre(20)
         edges = np.concatenate([[0.0], np.asarray(times, float)])
         gaps = np.diff(edges)
         parts = 16  # panels between two asked times

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from limitlab.analysis.exits.formulas import Plateau
+from limitlab.numerics.gauss.rules import legendre
 
 __all__ = [
     "Average",
@@ -100,7 +101,7 @@ def _mean_log_overlaps(p: int, d: float, limiting: bool) -> float:
 
     if limiting:
         return math.log(2) + float(digamma(p / 2))
-    t, w = np.polynomial.legendre.leggauss(200)
+    t, w = legendre(200)
     step = 0.05
     s = np.exp(step * np.arange(-740, 1 + int(75 / (p * step))))  # both tails are below 1e-16
     width = np.sqrt(d * (1 + 2 * s))  # the integrand over theta is a bell of width 1/width

@@ -14,6 +14,7 @@ import numpy as np
 from limitlab.analysis.exits.averages import Average, random_starts, start_numbers
 from limitlab.analysis.exits.formulas import Plateau
 from limitlab.errors import ConvergenceError
+from limitlab.numerics.roots import bisect
 
 __all__ = ["Exits", "excess_risk", "flow", "ode_exit", "ode_exits"]
 
@@ -132,9 +133,6 @@ def _crossings(
 
 def _roots(coefficients: np.ndarray) -> np.ndarray:
     """Where each falling Chebyshev series (columns) crosses zero in [-1, 1], by bisection."""
-    low, high = -np.ones(coefficients.shape[1]), np.ones(coefficients.shape[1])
-    for _ in range(50):
-        middle = (low + high) / 2
-        above = np.polynomial.chebyshev.chebval(middle, coefficients, tensor=False) > 0
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    ends = np.ones(coefficients.shape[1])
+    low, high = bisect(lambda x: np.polynomial.chebyshev.chebval(x, coefficients, tensor=False) > 0, -ends, ends, 50)
     return (low + high) / 2

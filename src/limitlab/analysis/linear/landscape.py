@@ -10,6 +10,7 @@ import numpy as np
 from limitlab.algorithms.requirements import check_single_index
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import curve, stable_states
+from limitlab.numerics.roots import bisect
 from limitlab.numerics.trees import traced
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -26,14 +27,8 @@ def _landscape(prior, channel, alpha, m):
     rho = jnp.asarray(prior.second_moment, float)
 
     def one(m):
-        def halve(_, bracket):
-            low, high = bracket
-            middle = (low + high) / 2
-            small = prior.bayes(jnp.exp(middle) / rho).m < m
-            return jnp.where(small, middle, low), jnp.where(small, high, middle)
-
         ends = jnp.asarray(-60.0), jnp.asarray(36.0)
-        low, high = jax.lax.fori_loop(0, 60, halve, ends)
+        low, high = bisect(lambda x: prior.bayes(jnp.exp(x) / rho).m < m, *ends)
         A = jnp.exp((low + high) / 2) / rho
         phi_w = prior.bayes(A).phi
         return phi_w - m * A / 2 + alpha * channel.bayes(m, jnp.maximum(rho - m, 1e-26)).phi, A

@@ -122,7 +122,7 @@ def _errors(problem: Problem, log_penalty: np.ndarray) -> np.ndarray:
 def _within(problem: Problem, grid: np.ndarray, best: float, lowest: float) -> tuple[float, float]:
     """Where the error leaves a band of 0.1 % above the least, on both sides of the best penalty (in logarithms)."""
     bar, ends = 1.001 * lowest, [grid[0], grid[-1]]
-    near, far = [best, best], ends
+    near, far = [best, best], ends  # zooming, not bisection: all lanes of a compiled call cost as much as one
     for _ in range(4):
         sides = [np.linspace(n, f, LANES // 2) for n, f in zip(near, far, strict=True)]
         above = _errors(problem, np.concatenate(sides)).reshape(2, -1) > bar

@@ -12,6 +12,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Curve, curve, stable_states
+from limitlab.numerics.roots import crossing
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.inputs import Gaussian
 from limitlab.problems.networks import SingleIndex
@@ -149,20 +150,9 @@ def _information(line: Curve, algorithmic: float) -> tuple[float, float]:
         higher = [s for s in states[1:] if s.free_entropy > -np.inf]
         return max((s.free_entropy for s in higher), default=-np.inf) - states[0].free_entropy
 
-    low, high = 0.0, algorithmic * (1 - 1e-9)
-    if lead(high) <= 0:
+    high = algorithmic * (1 - 1e-9)
+    ahead = lead(high)
+    if ahead <= 0:
         return algorithmic, 0.0
-    x0, x1, f0, f1 = low, high, -np.inf, lead(high)
-    for _ in range(80):
-        secant = x1 - f1 * (x1 - x0) / (f1 - f0) if np.isfinite(f0) and np.isfinite(f1) else np.nan
-        x = secant if x0 < secant < x1 else (x0 + x1) / 2
-        if np.isfinite(f0) and min(x - x0, x1 - x) < 1e-3 * (x1 - x0):
-            x = (x0 + x1) / 2 if x1 - x0 > 1e-6 * x1 else x
-        f = lead(x)
-        if f > 0:
-            x1, f1 = x, f
-        else:
-            x0, f0 = x, f
-        if x1 - x0 < 1e-11 * x1 or abs(f) < 1e-13:
-            break
-    return float(x), max(1e-9, x1 - x0 if abs(f) >= 1e-13 else 0.0)
+    alpha, off = crossing(lead, 0.0, high, ahead)
+    return alpha, max(1e-9, off)

@@ -17,7 +17,8 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.law import Law, Units, at_infinity, make_law, risk, seen
 from limitlab.macro.mixtures.radial_flow import RadialFlow
-from limitlab.numerics.gauss.panels import normal_nodes
+from limitlab.numerics.gauss import normal
+from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.problem import Problem, replaced
 
@@ -256,7 +257,7 @@ def _pieces_square(pieces, s: np.ndarray) -> np.ndarray:
     low, high = edges[:, :-1], edges[:, 1:]
 
     def density(z):
-        return np.exp(-np.square(z) / 2) / math.sqrt(2 * math.pi)
+        return np.asarray(normal.density(z))
 
     def times(z):
         return np.where(np.isinf(z), 0.0, np.where(np.isinf(z), 0.0, z) * density(z))

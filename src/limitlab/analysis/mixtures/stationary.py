@@ -88,7 +88,7 @@ def _solve(p: Potentials, r: np.ndarray, T: float, decay: float, d: float) -> tu
         total = float(np.sum(masses))
         return masses / total, T * (top + math.log(total)) + float(w @ (e * e / 2 - y * e)), float(log[-1] - top)
 
-    e = y.copy()
+    e = y.copy()  # one convex problem in all unknowns: Newton with a line search, not a root of one number
     masses, value, end = at(e)
     for _ in range(ROUNDS):
         f = masses @ units

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import ConvergenceError
+from limitlab.numerics.roots import illinois
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
@@ -156,7 +157,7 @@ def _with_extrema(prior, channel, at: Points) -> Points:
     for t in reversed(turns):  # from the right, so that places to the left keep their numbers
         sign = rise[t - 1]
         left, right = np.log(at.A[t - 1]), np.log(at.A[t + 1])
-        width = 8 if channel.heavy else CHUNK
+        width = 8 if channel.heavy else CHUNK  # zooming, not golden section: a compiled row costs as much as a point
         for _ in range(12 if channel.heavy else 5):
             x = np.linspace(left, right, width)
             fine = points(prior, channel, np.exp(x))
@@ -206,24 +207,12 @@ def crossings(line: Curve, alphas: np.ndarray) -> list[list[tuple[float, float, 
 
 def _refine(line: Curve, low, high, alpha_low, alpha_high, target) -> Points:
     """Solve alpha(A) = target in the brackets, all at once (bracketed secant steps in log A)."""
-    x0, x1 = np.log(low), np.log(high)
-    f0, f1 = np.log(alpha_low / target), np.log(alpha_high / target)
-    x, side = x0.copy(), np.zeros(len(x0))
-    for _ in range(60):
-        with np.errstate(all="ignore"):
-            step = np.where(f1 != f0, x0 - f0 * (x1 - x0) / (f1 - f0), (x0 + x1) / 2)
-        inside = (step >= np.minimum(x0, x1)) & (step <= np.maximum(x0, x1))
-        x = np.where(inside, step, (x0 + x1) / 2)
-        at = points(line.prior, line.channel, np.exp(x))
-        f = np.log(at.alpha / target)
-        if np.all((np.abs(f) < 1e-13) | (np.abs(x1 - x0) < 1e-13)):
-            break
-        up = f > 0  # Illinois: halve the value at an end that stays put twice
-        f0, f1 = np.where(up & (side == 1), f0 / 2, f0), np.where(~up & (side == -1), f1 / 2, f1)
-        x1, f1 = np.where(up, x, x1), np.where(up, f, f1)
-        x0, f0 = np.where(up, x0, x), np.where(up, f0, f)
-        side = np.where(up, 1, -1)
-    return at
+
+    def at(x):
+        found = points(line.prior, line.channel, np.exp(x))
+        return np.log(found.alpha / target), found
+
+    return illinois(at, (np.log(low), np.log(high)), (np.log(alpha_low / target), np.log(alpha_high / target)))[1]
 
 
 def stable_states(line: Curve, alphas: np.ndarray) -> list[list[State]]:

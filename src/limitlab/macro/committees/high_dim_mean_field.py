@@ -14,7 +14,7 @@ from limitlab.macro.committees.particles import CHUNK, Cloud, Interaction, cloud
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.pairs import pair_numbers
-from limitlab.numerics.gauss.quadrature import normal_rule
+from limitlab.numerics.gauss.rules import normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.ode.integrate import Integration, integrate
 from limitlab.numerics.trees import as_arrays

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.gauss.pairs import pair_moments, pair_numbers
-from limitlab.numerics.gauss.quadrature import GaussianRule, gegenbauer_rule, normal_rule
+from limitlab.numerics.gauss.rules import GaussianRule, gegenbauer_rule, normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.problem import Problem

@@ -20,6 +20,7 @@ import numpy as np
 
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.macro.dmft.rows import Kernels, Model, Row
+from limitlab.numerics.gauss.rules import sobol_points
 
 __all__ = ["Block", "Front", "Sample", "draw_normals", "draw_sample", "empty_block", "first_front", "move", "observe"]
 
@@ -59,11 +60,9 @@ class Front(eqx.Module):
 def draw_sample(channel: Any, count: int, rho: float, spread: float, key: jax.Array, seed: tuple[int, ...]) -> Sample:
     """Scrambled Sobol points of a wide Gaussian with weights, whitened to the exact second moments."""
     from scipy.special import ndtri
-    from scipy.stats import qmc  # slow to import
 
     rng = np.random.default_rng(np.random.SeedSequence(seed))
-    points = qmc.Sobol(2, scramble=True, rng=rng).random_base2(int(np.ceil(np.log2(count))))[:count]
-    x = np.sqrt(WIDE) * ndtri(np.clip(points, 1e-12, 1 - 1e-12))
+    x = np.sqrt(WIDE) * ndtri(sobol_points(2, count, rng))
     weight = np.exp(-(1 - 1 / WIDE) * np.sum(x**2, axis=1) / 2)
     weight /= weight.sum()
     x -= weight @ x

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError, ResultFileError
-from limitlab.files import write_whole
+from limitlab.files import whole
 from limitlab.macro.dmft.paths import Block, Front, Sample
 from limitlab.macro.dmft.rows import Kernels
 from limitlab.macro.dmft.solve import Batch
@@ -52,7 +52,9 @@ class DMFTState(eqx.Module):
         file = io.BytesIO()
         arrays: dict[str, Any] = {f"a{i}": np.asarray(x) for i, x in enumerate(leaves)}
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
-        return write_whole(path, file.getvalue())
+        with whole(path) as part:
+            part.write_bytes(file.getvalue())
+        return Path(path)
 
     @staticmethod
     def load(path: str | os.PathLike) -> "DMFTState":

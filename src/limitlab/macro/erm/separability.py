@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
 from limitlab.errors import ConvergenceError, InputError
-from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.normal import density, measure
+from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
 
@@ -30,12 +31,12 @@ def _overshoot(channel: BinaryChannel, rho, t):
         scale = jnp.clip(width / root, 1e-9, 1.0)
         edges.append(graded_edges(jnp.clip(jnp.asarray(centre) / root, -REACH, REACH), scale, 2 * REACH))
     v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH))
-    weight = dv * jnp.exp(-jnp.square(v) / 2) / jnp.sqrt(2 * jnp.pi)
+    weight = measure(v, dv)
     value, slope = jnp.zeros(()), jnp.zeros(())
     for y in (1.0, -1.0):
         p = weight * jnp.exp(channel.output(jnp.full_like(v, y), root * v, jnp.asarray(SHARP)).log_z)
         a = t * y * v
-        phi = jnp.exp(-jnp.square(a) / 2) / jnp.sqrt(2 * jnp.pi)
+        phi = density(a)
         value += jnp.sum(p * ((1 + jnp.square(a)) * ndtr(a) + a * phi))
         slope += jnp.sum(p * y * v * (a * ndtr(a) + phi))
     return value, slope

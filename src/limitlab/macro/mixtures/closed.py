@@ -19,7 +19,6 @@ and L the probability that both pass their thresholds, a pair of kinks has
 A slope at minus infinity counts as a kink 40 widths to the left.
 """
 
-import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -29,6 +28,7 @@ import numpy as np
 from jax.scipy.special import ndtr
 
 from limitlab.macro.mixtures.start import Cloud
+from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.orthant import MOST, orthant
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.activations.smoothers import linear_pieces
@@ -95,10 +95,6 @@ def _field(activation: Activation, variances: jax.Array, mirrored: bool, values:
     return ClosedField(level, tilt, tuple(places), tuple(bends), variances, mirrored, values)
 
 
-def _phi(x):
-    return jnp.exp(-jnp.square(x) / 2) / math.sqrt(2 * math.pi)
-
-
 def _kinks(field: ClosedField, cloud: Cloud, q: jax.Array) -> _Kinks:
     s = jnp.maximum(jnp.sqrt(q), NARROW)
     c = field.level + field.tilt * cloud.b
@@ -112,7 +108,7 @@ def _kinks(field: ClosedField, cloud: Cloud, q: jax.Array) -> _Kinks:
 
 def _alone(kinks: _Kinks) -> tuple[jax.Array, jax.Array, jax.Array]:
     r""":math:`E\sigma_i, E\sigma'_i, E\sigma''_i`."""
-    phi, above = _phi(kinks.h), ndtr(-kinks.h)
+    phi, above = normal.density(kinks.h), ndtr(-kinks.h)
     g = jnp.asarray(kinks.g)
     return kinks.c + kinks.s * (g @ (phi - kinks.h * above)), g @ above, (g @ phi) / kinks.s
 
@@ -131,17 +127,17 @@ def _pair(kinks: _Kinks, i, j, rho: jax.Array, values: bool):
     def towards(hi, hj):
         """x, phi(h_i) and phi(h_i) Phi(x): the second field given that the first is at its threshold."""
         x = (rho * hi - hj) / bar
-        return x, _phi(hi), _phi(hi) * ndtr(x)
+        return x, normal.density(hi), normal.density(hi) * ndtr(x)
 
     (x, pi, A), (y, pj, B) = towards(hi, hj), towards(hj, hi)
-    there = density[i] * c[j] + s[j] / s[i] * total(bar * (x * A + pi * _phi(x)))
-    back = density[j] * c[i] + s[i] / s[j] * total(bar * (y * B + pj * _phi(y)))
+    there = density[i] * c[j] + s[j] / s[i] * total(bar * (x * A + pi * normal.density(x)))
+    back = density[j] * c[i] + s[i] / s[j] * total(bar * (y * B + pj * normal.density(y)))
     first = total(B + rho * A - hj * L)
     second = total(A + rho * B - hi * L)
     mixed = (above[i] * c[j] + s[j] * first, above[j] * c[i] + s[i] * second)
     product = jnp.zeros_like(rho)
     if values:
-        ramps = total((rho + hi * hj) * L - hj * A - hi * B + bar * pi * _phi((hj - rho * hi) / bar))
+        ramps = total((rho + hi * hj) * L - hj * A - hi * B + bar * pi * normal.density((hj - rho * hi) / bar))
         product = c[i] * value[j] + c[j] * value[i] - c[i] * c[j] + s[i] * s[j] * ramps
     return total(L), (there, back), mixed, product
 

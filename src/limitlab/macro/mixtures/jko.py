@@ -43,7 +43,7 @@ def _step(law, weights, a, decay, old, h):
         F = residual(r)
         return jnp.max(jnp.abs(jnp.where(free(r, F), F, 0.0)))
 
-    def newton(carry):
+    def newton(carry):  # all radii at once, some against a wall: not roots of one number each
         r, _, count = carry
         F = residual(r)
         live = free(r, F)

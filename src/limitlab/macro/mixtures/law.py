@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
-from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise, length_nodes
+from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.activations.smoothers import linear_pieces, smoother
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture

@@ -19,8 +19,7 @@ import numpy as np
 
 from limitlab.macro.mixtures.law import Law, Units, make_law, network, norm_speeds, risks, seen
 from limitlab.macro.sparse.nodes import second_layer_nodes
-from limitlab.numerics.gauss.panels import panel_nodes
-from limitlab.numerics.gauss.sphere import length_nodes
+from limitlab.numerics.gauss.rules import hermite, legendre, length_nodes, normal_weights, panel_nodes
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.problems.inputs import AnisotropicMixture
 from limitlab.problems.problem import Problem
@@ -82,11 +81,9 @@ def start_units(
 def _normal_rule(level: int, others: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of a standard normal: Gauss panels, which kinks disturb only nearby; Gauss-Hermite if others multiply."""
     if others > 2:
-        x, w = np.polynomial.hermite_e.hermegauss(8 * level)
-        return x, w / w.sum()
-    x, w = map(np.asarray, panel_nodes(jnp.linspace(-8.5, 8.5, 2 * level + 1), ORDER))
-    w = w * np.exp(-(x**2) / 2)
-    return x, w / w.sum()
+        return hermite(8 * level)
+    x, dx = panel_nodes(np.linspace(-8.5, 8.5, 2 * level + 1), ORDER)
+    return x, normal_weights(x, dx)
 
 
 def unresolved(path: RadialPath, law: Law) -> np.ndarray:
@@ -95,7 +92,7 @@ def unresolved(path: RadialPath, law: Law) -> np.ndarray:
     Gauss rules of 12 nodes are exact to degree 23: if the last Legendre coefficients of a panel are a share e of the
     largest, its integral is off by about e^2.
     """
-    x, w = np.polynomial.legendre.leggauss(ORDER)
+    x, w = legendre(ORDER)
     basis = np.polynomial.legendre.legvander(x, ORDER - 1)
     analysis = (np.arange(ORDER) + 0.5)[:, None] * basis.T * w
     nodes = np.unique(np.linspace(0, len(law.labels) - 1, FEATURES).astype(int))

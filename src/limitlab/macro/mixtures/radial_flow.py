@@ -17,7 +17,7 @@ from limitlab.macro.mixtures.law import make_law
 from limitlab.macro.mixtures.particles import ORDER, RadialPath, follow, start_units, unresolved
 from limitlab.macro.mixtures.volumes import VolumePath, entropy, make_grid, spread, start_masses
 from limitlab.numerics.checks import check_choice, check_integer, check_number
-from limitlab.numerics.gauss.sphere import length_edges
+from limitlab.numerics.gauss.rules import length_edges
 from limitlab.numerics.machine import check_memory
 from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture

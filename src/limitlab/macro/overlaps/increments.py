@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.gauss.quadrature import GaussianRule, normal_rule
+from limitlab.numerics.gauss.rules import GaussianRule, hermite, normal_rule, product_rule
 from limitlab.numerics.linalg import gram_factor
 from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import Overlaps, error_coefficients
@@ -130,35 +130,20 @@ def sample_rule(problem: Problem, twin: bool = False) -> GaussianRule:
     degrees = [_degree(x.activation.terms) for x in (student, teacher)]
     order = None if None in degrees else max(2, 4 * max(d for d in degrees if d is not None) - 1) + int(twin)
     if order is not None and order**n <= MAX_NODES:
-        nodes, weights = _product(*_hermite(order), n, 0.0)
+        nodes, weights = product_rule(*hermite(order), n)
         name = f"Gauss-Hermite product rule, {order} nodes in each of {n} fields (exact)"
     elif n in TRAPEZOID_STEPS:
         h = TRAPEZOID_STEPS[n] * (0.9 if twin else 1.0)
         half = h * (np.arange(np.ceil(6.5 / h)) + 0.5)  # no node at 0, where activations may have a kink
         x = np.concatenate([-half[::-1], half])
-        nodes, weights = _product(x, np.exp(-(x**2) / 2), n, 1e-12)
+        nodes, weights = product_rule(x, np.exp(-(x**2) / 2), n, 1e-12)
         name = f"trapezoid rule of step {h} in {n} fields"
     else:
         rule = normal_rule(n, twin)
         nodes, weights, name = np.asarray(rule.nodes), np.asarray(rule.weights), rule.name
-    z, v = _hermite(3)
+    z, v = hermite(3)
     nodes = np.concatenate([np.repeat(nodes, 3, axis=0), np.tile(z, len(nodes))[:, None]], axis=1)
     return GaussianRule(nodes, np.repeat(weights, 3) * np.tile(v, len(weights)), name)
-
-
-def _product(x: np.ndarray, w: np.ndarray, n: int, least: float) -> tuple[np.ndarray, np.ndarray]:
-    """All n-tuples of nodes whose weight exceeds ``least`` times the largest, and the weights, summing to one."""
-    nodes, weights = np.zeros((1, 0)), np.ones(1)
-    for _ in range(n):
-        total = weights[:, None] * w[None, :] / w.max()
-        row, column = np.nonzero(total > least)
-        nodes, weights = np.concatenate([nodes[row], x[column, None]], axis=1), total[row, column]
-    return nodes, weights / weights.sum()
-
-
-def _hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
-    x, w = np.polynomial.hermite_e.hermegauss(order)
-    return x, w / w.sum()
 
 
 def covariance(problem: Problem, overlaps: Overlaps, rule: GaussianRule) -> jax.Array:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from limitlab.numerics.gauss.rules import chi_square_rule, hermite, panel_nodes, sobol_points
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.target import SparseTarget
 from limitlab.problems.starts import RandomStart
@@ -30,9 +31,7 @@ def _panels(level: int, end: float) -> tuple[np.ndarray, np.ndarray]:
     edges = np.concatenate([[0.0], np.geomspace(0.16 / level, 1.0, level)]) if level > 1 else np.array([0.0, 1.0])
     if end > 1:
         edges = np.concatenate([edges, np.geomspace(1.0, end, 1 + max(2, level))[1:]])
-    x, w = np.polynomial.legendre.leggauss(ORDER)
-    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
-    return (middle + half * x).ravel(), (half * w).ravel()
+    return panel_nodes(edges, ORDER)
 
 
 def second_layer_nodes(problem: Problem, level: int) -> tuple[np.ndarray, np.ndarray, bool, bool]:
@@ -75,9 +74,8 @@ def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: in
     if particles is not None:
         return _sobol(problem, d, particles, seed)
     a, weights, even, _ = second_layer_nodes(problem, level)
-    x, w = np.polynomial.hermite_e.hermegauss(order)
-    w = w / w.sum()
-    chi, chi_weights = _chi_square(d - P, order - 2)
+    x, w = hermite(order)
+    chi, chi_weights = chi_square_rule(d - P, order - 2)
     grids = np.meshgrid(np.arange(len(a)), np.arange(len(chi)), *[np.arange(order)] * P, indexing="ij")
     index = [grid.ravel() for grid in grids]
     total = weights[index[0]] * chi_weights[index[1]]
@@ -85,16 +83,6 @@ def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: in
         total = total * w[axis]
     g = np.stack([x[axis] for axis in index[2:]], axis=1) if P else np.zeros((len(total), 0))
     return _placed(a[index[0]], g, chi[index[1]], total, even, start, d)
-
-
-def _chi_square(freedom: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss nodes of a chi-square law, from the recurrence of the Laguerre polynomials."""
-    if freedom == 0:
-        return np.zeros(1), np.ones(1)
-    k, alpha = np.arange(count), freedom / 2 - 1
-    off = np.sqrt(k[1:] * (k[1:] + alpha))
-    x, vectors = np.linalg.eigh(np.diag(2 * k + 1 + alpha) + np.diag(off, 1) + np.diag(off, -1))
-    return 2 * x, vectors[0] ** 2
 
 
 def _placed(a, g, chi, weights, even: bool, start: RandomStart, d: int) -> Nodes:
@@ -105,14 +93,12 @@ def _placed(a, g, chi, weights, even: bool, start: RandomStart, d: int) -> Nodes
 
 def _sobol(problem: Problem, d: int, particles: int, seed: int) -> Nodes:
     from scipy.special import gammaincinv, ndtri
-    from scipy.stats import qmc
 
     target, start, student = problem.teacher, problem.start, problem.student
     assert isinstance(target, SparseTarget) and isinstance(start, RandomStart) and student is not None
     P = target.latent
     half = max(1, particles // 2)
-    points = qmc.Sobol(P + 2, scramble=True, rng=np.random.default_rng(seed)).random(half)
-    points = np.clip(points, 1e-12, 1 - 1e-12)
+    points = sobol_points(P + 2, half, np.random.default_rng(seed))
     if student.output_weights is None and start.second_layer in ("uniform", "gaussian"):
         a = 2 * points[:, 0] - 1 if start.second_layer == "uniform" else ndtri(points[:, 0])
     else:

@@ -13,7 +13,7 @@ from limitlab.macro.sparse.flow import NARROWEST, Flow, Particles, drift, make_f
 from limitlab.macro.sparse.nodes import Nodes
 from limitlab.macro.sparse.step_noise import Kicked, kicked_drift, residual
 from limitlab.numerics.cube import walsh
-from limitlab.numerics.gauss.panels import normal_nodes
+from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.problem import Problem

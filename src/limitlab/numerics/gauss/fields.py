@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.gauss.quadrature import GaussianRule, normal_rule, trapezoid_steps
+from limitlab.numerics.gauss.rules import GaussianRule, normal_rule, trapezoid_steps
 from limitlab.numerics.gauss.terms import Term, expectation
 from limitlab.numerics.linalg import gram_factor
 

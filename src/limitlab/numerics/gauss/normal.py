@@ -3,14 +3,28 @@ r"""The normal law to full precision in both tails.
 .. math:: \phi(t) = e^{-t^2/2}/\sqrt{2\pi}, \quad \Phi(t) = \int_{-\infty}^t \phi, \quad h(t) = \phi(t)/\Phi(t)
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import erfc
 
-__all__ = ["log_ndtr", "log_normal", "mills", "pair_shares", "sech_squared", "truncated_variance"]
+__all__ = ["density", "log_ndtr", "log_normal", "measure", "mills", "pair_shares", "sech_squared", "truncated_variance"]
 
+ROOT_2PI = math.sqrt(2 * math.pi)
 FAR = -15.0  # below, an asymptotic series whose first neglected term is smaller than rounding
 HALF_LOG_2PI = 0.9189385332046727
+
+
+def density(x: jax.Array) -> jax.Array:
+    """phi(x)."""
+    return jnp.exp(-jnp.square(x) / 2) / ROOT_2PI
+
+
+def measure(x: jax.Array, dx: jax.Array | np.ndarray, log_factor: jax.Array | float = 0.0) -> jax.Array:
+    """phi(x) e^log_factor dx: what the nodes x of a rule weigh under a standard normal."""
+    return jnp.asarray(dx) * jnp.exp(-jnp.square(x) / 2 + log_factor) / ROOT_2PI
 
 
 def _mills_series(t: jax.Array) -> jax.Array:

@@ -17,8 +17,9 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import erfc, ndtr
+
+from limitlab.numerics.gauss.rules import legendre
 
 __all__ = ["MOST", "orthant"]
 
@@ -52,7 +53,7 @@ def _positive(h: jax.Array, k: jax.Array, rho: jax.Array) -> jax.Array:
 
 def _near(X: jax.Array, apart: jax.Array, same: jax.Array, rest: jax.Array) -> jax.Array:
     """The integral from 0 to X."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = legendre(NODES)
 
     def add(total, rule):
         node, weight = rule

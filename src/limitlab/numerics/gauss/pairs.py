@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.gauss.quadrature import GaussianRule
+from limitlab.numerics.gauss.rules import GaussianRule
 from limitlab.numerics.gauss.terms import Term, expectation
 
 __all__ = ["PairMoments", "pair_moments", "pair_numbers"]

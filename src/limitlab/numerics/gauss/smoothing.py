@@ -16,6 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
+from limitlab.numerics.gauss import normal
+from limitlab.numerics.gauss.rules import normal_weights
+
 __all__ = [
     "AbstractSmoother",
     "ErfSmoother",
@@ -32,10 +35,6 @@ REACH = 8.5
 DIGITS = 32.0  # minus log of the tolerance of the trapezoid rule
 LEAST = 33  # nodes
 TINY = 1e-150
-
-
-def _phi(x):
-    return jnp.exp(-jnp.square(x) / 2) / math.sqrt(2 * math.pi)
 
 
 class Smoothed(NamedTuple):
@@ -74,7 +73,7 @@ class ErfSmoother(AbstractSmoother):
     def __call__(self, m, s):
         v = jnp.sqrt(1 + jnp.square(s))
         x = (m + self.by) / v
-        slope = 2 * _phi(x) / v
+        slope = 2 * normal.density(x) / v
         return Smoothed(jax.scipy.special.erf(x / math.sqrt(2)), slope, -slope * x / v)
 
     def energy(self, m, s):
@@ -123,7 +122,7 @@ class PiecewiseSmoother(AbstractSmoother):
         value, slope, pull = self.level + self.tilt * m + 0 * width, self.tilt + 0 * (m + width), 0 * (m + width)
         for bend, place in zip(self.bends, self.places, strict=True):
             x = (m - place) / width
-            below, density = ndtr(x), _phi(x)
+            below, density = ndtr(x), normal.density(x)
             value = value + bend * ((m - place) * below + width * density)
             slope, pull = slope + bend * below, pull + bend * density
         return Smoothed(value, slope, pull)
@@ -140,8 +139,7 @@ class PiecewiseSmoother(AbstractSmoother):
 
 def _rule(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     G = np.linspace(-REACH, REACH, nodes)
-    weights = np.exp(-(G**2) / 2)
-    return G, weights / weights.sum()
+    return G, normal_weights(G)
 
 
 def _sums(shape, terms: Callable, nodes) -> tuple[jax.Array, ...]:

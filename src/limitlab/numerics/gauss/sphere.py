@@ -1,4 +1,4 @@
-r"""Smoothing of a scalar function by one coordinate of a random direction, and the law of a Gaussian vector's length.
+r"""Smoothing of a scalar function by one coordinate of a random direction.
 
 .. math:: \sigma_s(m) = E\,\sigma(m + s\,G_d), \qquad G_d = \sqrt d\,\omega_1, \quad |\omega| = 1 \text{ at random}
 
@@ -21,17 +21,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import betainc, gammaln, roots_chebyt, roots_gegenbauer
+from scipy.special import betainc, gammaln
 
+from limitlab.numerics.gauss.rules import direction_rule
 from limitlab.numerics.gauss.smoothing import REACH, AbstractSmoother, PiecewiseSmoother, Smoothed
 
-__all__ = ["DirectionSmoother", "SpherePiecewise", "length_edges", "length_nodes"]
+__all__ = ["DirectionSmoother", "SpherePiecewise"]
 
 CELLS = 512  # of the table of tail probabilities
 TINY = 1e-150
-SMALL = 16  # below, the density of G_d does not vanish smoothly enough at its ends for the trapezoid rule
 FAR = 9.0  # standard deviations
-LONG = 6.0  # of a chi variable, whose deviation is about 0.7
 
 
 def _log_c(d: int) -> float:
@@ -139,19 +138,8 @@ class DirectionSmoother(AbstractSmoother):
     nodes: int = eqx.field(static=True, default=201)
     kinked: ClassVar[bool] = True  # its pull is the derivative in s
 
-    def _rule(self) -> tuple[np.ndarray, np.ndarray]:
-        if self.d == 1:
-            return np.array([-1.0, 1.0]), np.array([0.5, 0.5])
-        if self.d < SMALL:
-            x, weights = roots_gegenbauer(self.nodes, (self.d - 2) / 2) if self.d > 2 else roots_chebyt(self.nodes)
-            return math.sqrt(self.d) * x, weights / weights.sum()
-        top = math.asin(min(1.0, REACH / math.sqrt(self.d)))
-        sine = np.sin(np.linspace(-top, top, self.nodes))
-        weights = np.exp((self.d - 2) / 2 * np.log1p(-np.minimum(np.square(sine), 1 - 1e-16)))
-        return math.sqrt(self.d) * sine, weights / weights.sum()
-
     def __call__(self, m, s):
-        G, weights = map(jnp.asarray, self._rule())
+        G, weights = map(jnp.asarray, direction_rule(self.d, self.nodes, REACH))
         shape = jnp.broadcast_shapes(jnp.shape(m), jnp.shape(s))
 
         def add(total, node):
@@ -165,7 +153,7 @@ class DirectionSmoother(AbstractSmoother):
         return Smoothed(*jax.lax.scan(add, (zero, zero, zero), (G, weights))[0])
 
     def energy(self, m, s):
-        G, weights = map(jnp.asarray, self._rule())
+        G, weights = map(jnp.asarray, direction_rule(self.d, self.nodes, REACH))
         shape = jnp.broadcast_shapes(jnp.shape(m), jnp.shape(s))
 
         def add(total, node):
@@ -173,25 +161,3 @@ class DirectionSmoother(AbstractSmoother):
             return total + node[1] * jnp.square(jax.vmap(self.derivative)(x)).reshape(shape), None
 
         return jax.lax.scan(add, jnp.zeros(shape), (G, weights))[0]
-
-
-def length_edges(d: float, panels: int) -> np.ndarray:
-    """Equal panels that cover the law of a length to 8 standard deviations."""
-    peak = math.sqrt(d - 1)
-    return np.linspace(max(0.0, peak - LONG), peak + LONG, panels + 1)
-
-
-def length_nodes(d: float, edges: np.ndarray | int, order: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    r"""Nodes and weights for :math:`|z|/\sqrt d`, :math:`z \sim N(0, I_d)`: Gauss panels times the density of chi_d.
-
-    ``edges`` are those of the panels for |z|, or how many equal ones there are.
-    """
-    if math.isinf(d):
-        return np.ones(1), np.ones(1)
-    edges = length_edges(d, edges) if isinstance(edges, int) else edges
-    x, w = np.polynomial.legendre.leggauss(order)
-    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
-    chi = (middle + half * x).ravel()
-    log_density = (d - 1) * np.log(chi) - chi**2 / 2
-    weights = (half * w).ravel() * np.exp(log_density - log_density.max())
-    return chi / math.sqrt(d), weights / weights.sum()

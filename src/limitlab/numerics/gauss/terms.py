@@ -27,6 +27,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.numerics.gauss.rules import legendre
+
 __all__ = ["Term", "derivative_terms", "expectation", "logistic_mixture", "polynomial_terms"]
 
 TINY = 1e-300
@@ -153,7 +155,7 @@ class _Covariance:
 
 @cache
 def _plackett_nodes() -> tuple[np.ndarray, np.ndarray]:
-    t, w = np.polynomial.legendre.leggauss(20)
+    t, w = legendre(20)
     return (t + 1) * np.pi / 4, w * np.pi / 4
 
 

@@ -5,7 +5,6 @@ r"""Named scalar functions :math:`\sigma` with their derivative and, where known
 outside. Any function of ``jax.numpy`` may be given from Python; it has no name and cannot be put in a file.
 """
 
-import difflib
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -18,6 +17,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.terms import Term, derivative_terms, logistic_mixture, polynomial_terms
+from limitlab.text import did_you_mean
 
 __all__ = ["ACTIVATIONS", "Activation", "activation", "hermite", "piecewise", "shifted"]
 
@@ -177,11 +177,10 @@ def _custom(function: Callable) -> Activation:
 
 
 def _unknown(text: str) -> InputError:
-    near = difflib.get_close_matches(text[:80], ACTIVATIONS, 1)
     return InputError(
         f"activation must be one of {', '.join(ACTIVATIONS)}, hermite(k), shifted(name, by), "
         f"piecewise((x, y), ...) or, from Python, a jax.numpy function; got {text[:80]!r}."
-        + (f" Did you mean {near[0]!r}?" if near else "")
+        + did_you_mean(text[:80], ACTIVATIONS)
     )
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.normal import measure
+from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 
 __all__ = [
     "AbstractChannel",
@@ -196,7 +197,7 @@ def omega_line(q, features, cuts=()):
         place = jnp.clip(place / sd, -REACH, REACH)
         edges.append(graded_edges(place, jnp.clip(width / sd, 1e-14, 1.0), 2 * REACH))
     v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH))
-    return sd * v, jnp.exp(-jnp.square(v) / 2) / jnp.sqrt(2 * jnp.pi) * dv
+    return sd * v, measure(v, dv)
 
 
 class BinaryChannel(AbstractChannel):

@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
+from limitlab.numerics.roots import bisect
 from limitlab.problems.channels.base import BinaryChannel, Output
 from limitlab.problems.channels.modulus import output_of_halves
 
@@ -57,12 +57,7 @@ class Door(BinaryChannel):
         return ((0.0, V / self.width),)  # outside, but through which wall?
 
     def boundary(self, V):
-        def halve(_, bracket):
-            low, high = bracket
-            middle = (low + high) / 2
-            inside = self.mean_label(middle, V) < 0
-            return jnp.where(inside, middle, low), jnp.where(inside, high, middle)
-
         V = jnp.asarray(V, float)
-        _, high = jax.lax.fori_loop(0, 60, halve, (jnp.zeros_like(V), self.width + 10 * jnp.sqrt(V)))
+        farthest = self.width + 10 * jnp.sqrt(V)
+        _, high = bisect(lambda w: self.mean_label(w, V) < 0, jnp.zeros_like(V), farthest)
         return (-high, high)

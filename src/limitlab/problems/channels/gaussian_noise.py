@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.gauss.normal import log_normal
-from limitlab.numerics.gauss.panels import normal_nodes
+from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
 
 __all__ = ["GaussianNoise"]

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.numerics.gauss.rules import panel_nodes
 from limitlab.problems.channels.base import BinaryChannel, Output
 
 __all__ = ["Logistic"]
@@ -57,9 +58,4 @@ def _standard_panels(shift, width):
     edges = jnp.concatenate(
         [jnp.broadcast_to(ladder, (*shift.shape[:-1], len(ladder))), jnp.clip(around * width - shift, -9.5, 9.5)], -1
     )
-    edges = jnp.sort(edges, -1)
-    x, p = np.polynomial.legendre.leggauss(10)
-    half = (edges[..., 1:] - edges[..., :-1])[..., None] / 2
-    middle = (edges[..., 1:] + edges[..., :-1])[..., None] / 2
-    lead = shift.shape[:-1]
-    return (middle + half * x).reshape(*lead, -1), (half * p).reshape(*lead, -1)
+    return panel_nodes(edges, 10)

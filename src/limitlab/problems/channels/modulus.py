@@ -6,8 +6,16 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.errors import InputError
-from limitlab.numerics.gauss.normal import log_ndtr, log_normal, mills, pair_shares, sech_squared, truncated_variance
-from limitlab.numerics.gauss.panels import REACH, graded_edges, half_line, normal_nodes, panel_nodes
+from limitlab.numerics.gauss.normal import (
+    log_ndtr,
+    log_normal,
+    measure,
+    mills,
+    pair_shares,
+    sech_squared,
+    truncated_variance,
+)
+from limitlab.numerics.gauss.rules import REACH, graded_edges, half_line, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
     Information,
@@ -72,13 +80,13 @@ def positive_half(q, slope, V0, V, noise, switch=None):
     fine = jnp.sqrt(jnp.minimum(V, V0))
     if is_zero(noise):
         x, dx = half_line(jnp.clip(fine / root, 1e-14, 1.0), REACH)
-        weight = dx * jnp.exp(-jnp.square(x) / 2) / jnp.sqrt(2 * jnp.pi)
+        weight = measure(x, dx)
     else:
         tau = jnp.sqrt(V0 * noise / T)
         student_tau = jnp.sqrt(V * noise / (V + noise))
         scale = jnp.clip(jnp.minimum(jnp.minimum(tau, student_tau), fine) / root, 1e-14, 1.0)
         x, dx = panel_nodes(jnp.concatenate([graded_edges(0.0, scale, REACH), graded_edges(0.0, 1.0, REACH, 4)]))
-        weight = dx * jnp.exp(-jnp.square(x) / 2 + log_ndtr(root * x / tau)) / jnp.sqrt(2 * jnp.pi)
+        weight = measure(x, dx, log_ndtr(root * x / tau))
     x = x[:, None]
     if switch is None:
         xi, p = normal_nodes(0.15)
@@ -108,7 +116,7 @@ def _towards(x, sd, slope, root_T, axes, V, noise, c, width):
         return panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH), 10)
 
     xi, dxi = jax.vmap(line)(place, scale)
-    return xi, dxi * jnp.exp(-jnp.square(xi) / 2) / jnp.sqrt(2 * jnp.pi)
+    return xi, measure(xi, dxi)
 
 
 class Modulus(AbstractChannel):

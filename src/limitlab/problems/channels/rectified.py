@@ -5,8 +5,15 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
-from limitlab.numerics.gauss.panels import REACH, graded_edges, normal_nodes, panel_nodes
+from limitlab.numerics.gauss.normal import (
+    density,
+    log_ndtr,
+    log_normal,
+    measure,
+    mills,
+    truncated_variance,
+)
+from limitlab.numerics.gauss.rules import REACH, graded_edges, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
     Information,
@@ -57,7 +64,7 @@ class Rectified(AbstractChannel):
 
     def mean_label(self, w, V):
         s = w / jnp.sqrt(V)
-        return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * jnp.exp(-jnp.square(s) / 2 - HALF_LOG_2PI)
+        return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * density(s)
 
     def law(self, q, slope, V0, V):
         if is_zero(self.variance):
@@ -82,7 +89,7 @@ class Rectified(AbstractChannel):
             edges.append(graded_edges(0.0, jnp.clip(width / sd, 1e-14, 1.0), REACH))
         v, dv = panel_nodes(jnp.concatenate(edges))
         w = sd * v
-        weight = dv * jnp.exp(-jnp.square(v) / 2 - HALF_LOG_2PI + log_ndtr(-slope * w / jnp.sqrt(V0)))
+        weight = measure(v, dv, log_ndtr(-slope * w / jnp.sqrt(V0)))
         if is_zero(self.variance):
             dark = Law(jnp.zeros_like(w), w, weight)
         else:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, measure, mills, truncated_variance
 from limitlab.problems.channels.base import BinaryChannel, Information, Output, check_variance, is_zero
 
 __all__ = ["Sign"]
@@ -77,7 +77,7 @@ class Sign(BinaryChannel):
             keep, lose = jnp.log1p(-2 * self.flip), jnp.log(self.flip)
             plus, minus = jnp.logaddexp(lose, keep + plus), jnp.logaddexp(lose, keep + minus)
             certain = self.flip * lose + (1 - self.flip) * jnp.log1p(-self.flip)
-        weight = WEIGHTS * share * jnp.exp(-jnp.square(v) / 2 - HALF_LOG_2PI)
+        weight = measure(v, WEIGHTS * share)
         slope = jnp.square(1 - 2 * self.flip) * jnp.exp(-jnp.square(t) - 2 * HALF_LOG_2PI)
         g2 = jnp.sum(weight * slope * (jnp.exp(-plus) + jnp.exp(-minus))) / T
         phi = jnp.sum(weight * (jnp.exp(plus) * plus + jnp.exp(minus) * minus - certain))

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI
-from limitlab.numerics.gauss.panels import graded_edges, panel_nodes
+from limitlab.numerics.gauss.rules import between, graded_edges, panel_nodes
+from limitlab.numerics.roots import newton
 from limitlab.problems.channels.base import (
     AbstractChannel,
     Information,
@@ -66,9 +67,7 @@ class SquaredModulus(AbstractChannel):
         width = 1 / jnp.sqrt(jnp.maximum(bend, 0.0) + 1 / jnp.sqrt(self.variance))
         low, high = jnp.maximum(peak - 12 * width, 0.0), peak + 12 * width
         low, high = jax.lax.stop_gradient((low, high))  # only the rule's; a root has no slope at 0
-        x, p = np.polynomial.legendre.leggauss(INNER)
-        z = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * x
-        dz = (high - low)[..., None] / 2 * p
+        z, dz = between(low, high, INNER)
         seen = -jnp.square(y[..., None] - jnp.square(z)) / (2 * self.variance)
         shift = -0.5 * jnp.log(self.variance * V) - 2 * HALF_LOG_2PI
         halves = []
@@ -153,11 +152,12 @@ def _pulled(half, w, V):
 
 def _positive_root(b, c):
     """The positive root of z^3 + b z - c = 0, c >= 0 (sqrt(max(-b, 0)) at c = 0)."""
-    z = jnp.sqrt(jnp.maximum(-b, 0.0)) + jnp.cbrt(c)  # an upper bound: Newton descends to the root from there
-    for _ in range(12):
+
+    def equation(z):
         slope = 3 * jnp.square(z) + b
-        z = z - jnp.where(slope > 0, (z**3 + b * z - c) / jnp.where(slope > 0, slope, 1.0), 0.0)
-    return z
+        return jnp.where(slope > 0, z**3 + b * z - c, 0.0), jnp.where(slope > 0, slope, 1.0)
+
+    return newton(equation, jnp.sqrt(jnp.maximum(-b, 0.0)) + jnp.cbrt(c), 12)  # falls from an upper bound
 
 
 def _moments(z, dz, log_p):

@@ -15,7 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-__all__ = ["AbstractConvexLoss", "AbstractLoss", "Proximal", "implicit_root", "newton_prox"]
+from limitlab.numerics.roots import proximal_point
+
+__all__ = ["AbstractConvexLoss", "AbstractLoss", "Proximal", "newton_prox"]
 
 
 class Proximal(NamedTuple):
@@ -105,54 +107,9 @@ class AbstractConvexLoss(AbstractLoss):
         return (y * first if self.of == "margin" else -first), second
 
 
-def implicit_root(solve, step, *arguments) -> jax.Array:
-    """A root p of F, differentiable in the arguments to first order.
-
-    ``solve(*arguments)`` finds p without derivatives; ``step(p, *arguments)`` gives (F, dF/dp). One last Newton step,
-    whose slope is held fixed, carries the derivatives -dF/dx / dF/dp.
-    """
-    p = jax.lax.stop_gradient(solve(*map(jax.lax.stop_gradient, arguments)))
-    value, slope = step(p, *arguments)
-    return p - value / jax.lax.stop_gradient(slope)
-
-
-def _middle(low, high):
-    """Between two numbers: halfway, or halfway in orders of magnitude if they are far apart."""
-    far = high - low > 100 * (1 + jnp.minimum(jnp.abs(low), jnp.abs(high)))
-    return jnp.where(far, jnp.sinh((jnp.arcsinh(low) + jnp.arcsinh(high)) / 2), (low + high) / 2)
-
-
-def newton_prox(derivatives, s: jax.Array, V: jax.Array, tolerance: float = 1e-15, steps: int = 200) -> Proximal:
-    r"""The proximal point of any convex loss with two derivatives, by Newton steps kept inside a bracket.
-
-    p lies between s and s - V l'(s). A Newton point is taken only strictly inside the bracket and only if steps
-    shrink at least by half; otherwise the bracket is halved.
-    """
+def newton_prox(derivatives, s: jax.Array, V: jax.Array) -> Proximal:
+    """The proximal point of any convex loss with two derivatives, by Newton steps kept inside a bracket."""
     s, V = jnp.broadcast_arrays(jnp.asarray(s, float), jnp.asarray(V, float))
-
-    def equation(p, s, V):
-        first, second = derivatives(p)
-        return p - s + V * first, 1 + V * second
-
-    def solve(s, V):
-        other = s - V * derivatives(s)[0]
-        low, high = jnp.minimum(s, other), jnp.maximum(s, other)
-
-        def body(state):
-            p, low, high, last, _, n = state
-            f, slope = equation(p, s, V)
-            low, high = jnp.where(f <= 0, p, low), jnp.where(f >= 0, p, high)
-            newton = p - f / slope
-            good = (newton > low) & (newton < high) & (2 * jnp.abs(f) <= jnp.abs(last * slope))
-            new = jnp.where(f == 0, p, jnp.where(good, newton, _middle(low, high)))
-            move = new - p
-            open_ = jnp.any(jnp.abs(move) > tolerance * (jnp.abs(new) + jnp.abs(s) * 1e-3 + 1e-280))
-            return new, low, high, move, open_, n + 1
-
-        start = _middle(low, high)
-        state = (start, low, high, high - low, jnp.asarray(True), 0)
-        return jax.lax.while_loop(lambda state: state[4] & (state[5] < steps), body, state)[0]
-
-    p = implicit_root(solve, equation, s, V)
+    p = proximal_point(derivatives, s, V)
     first, second = derivatives(p)
     return Proximal(p, -first, -second / (1 + V * second))

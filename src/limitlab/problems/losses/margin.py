@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
-from limitlab.problems.losses.base import AbstractConvexLoss, Proximal, implicit_root
+from limitlab.numerics.roots import implicit_root, newton
+from limitlab.problems.losses.base import AbstractConvexLoss, Proximal
 
 __all__ = ["HingeLoss", "LogisticLoss", "MaxMargin", "SquaredHingeLoss"]
 
@@ -42,12 +43,7 @@ class LogisticLoss(AbstractConvexLoss):
             # V sigma(-p) >= V e^-p / 2 for p >= 0, and Lambert's W(x) >= L - log(1 + L), L/2 with L = log(1 + x)
             L = jax.nn.softplus(jnp.log(V / 2) - s)
             p = jnp.maximum(s + jnp.maximum(L - jnp.log1p(L), L / 2), 0.0)
-
-            def rise(_, p):
-                f, slope = equation(p, s, V)
-                return p - f / slope
-
-            p = jax.lax.fori_loop(0, NEWTON_STEPS, rise, p)
+            p = newton(lambda p: equation(p, s, V), p, NEWTON_STEPS)
             return jnp.where(mirrored, -p, p)
 
         p = implicit_root(solve, equation, s, V)

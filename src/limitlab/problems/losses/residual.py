@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
-from limitlab.problems.losses.base import AbstractConvexLoss, Proximal, implicit_root
+from limitlab.numerics.roots import implicit_root, newton
+from limitlab.problems.losses.base import AbstractConvexLoss, Proximal
 
 __all__ = ["HuberLoss", "PseudoHuberLoss", "SquareLoss"]
 
@@ -98,12 +98,7 @@ class PseudoHuberLoss(AbstractConvexLoss):
             # For p > 0 the equation is concave, so Newton rises to the root from a lower bound: l' <= min(p, scale)
             size = jnp.abs(s)
             p = jnp.maximum(size / (1 + V), size - V * self.scale)
-
-            def rise(_, p):
-                f, slope = equation(p, size, V)
-                return p - f / slope
-
-            p = jax.lax.fori_loop(0, NEWTON_STEPS, rise, p)
+            p = newton(lambda p: equation(p, size, V), p, NEWTON_STEPS)
             return jnp.where(s < 0, -p, p)
 
         p = implicit_root(solve, equation, s, V)

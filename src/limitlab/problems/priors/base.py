@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 
 __all__ = ["AbstractPrior", "BayesWeights", "Posterior"]
 

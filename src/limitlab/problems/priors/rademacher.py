@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.gauss.normal import sech_squared
-from limitlab.numerics.gauss.panels import REACH, graded_edges, panel_nodes
+from limitlab.numerics.gauss.normal import measure, sech_squared
+from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.problems.priors.base import AbstractPrior, BayesWeights, Posterior
 
 __all__ = ["RademacherPrior"]
@@ -65,4 +65,4 @@ class RademacherPrior(AbstractPrior):
         fine = jnp.clip(1 / root, 1e-12, 1.0)
         edges = [graded_edges(0.0, fine, REACH), graded_edges(jnp.clip(-shift, -REACH, REACH), fine, 2 * REACH)]
         z, dz = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH))
-        return z, dz * jnp.exp(-jnp.square(z) / 2) / jnp.sqrt(2 * jnp.pi)
+        return z, measure(z, dz)

@@ -1,17 +1,15 @@
 """A stored sweep as one file for other programs: netCDF, or a tidy table (CSV, Parquet) written point by point."""
 
-import contextlib
 import csv
 import json
 import os
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from limitlab.errors import InputError, ResultFileError, SpecError
+from limitlab.errors import InputError, SpecError
+from limitlab.files import whole
 from limitlab.numerics.progress import Progress
 from limitlab.results.files import save
 from limitlab.spec import from_dict
@@ -72,7 +70,7 @@ def export(
     writer = _Csv if path.suffix == ".csv" else _parquet()
     rows = Rows(store, name, tuple(variables or ()), progress)
     columns = rows.guess()
-    with _whole(path) as part:
+    with whole(path) as part:
         try:
             _write(rows, writer, part, columns, scanned=False)
         except Unlike:  # points have different variables: look at all of them first
@@ -169,23 +167,3 @@ def _parquet() -> type[_Writer]:
             self._file.close()
 
     return Parquet
-
-
-@contextlib.contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A name to write to; when all is written, the file takes its place, and when not, it goes."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-    try:
-        yield part
-        with open(part, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except ResultFileError:
-        raise
-    except OSError as error:
-        raise ResultFileError(
-            f"{path} could not be written: {error.strerror or error}. Choose a folder that exists, may be written to "
-            "and has space."
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)

@@ -11,7 +11,6 @@
 """
 
 import contextlib
-import errno
 import json
 import os
 import secrets
@@ -24,12 +23,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
+from limitlab.files import unwritable, whole
 from limitlab.results.points import Point
 from limitlab.sweep.storage.netcdf import decode, encode
 
 __all__ = ["Fault", "Store", "alive", "opened"]
 
 FORMAT = 1
+KEPT = (
+    "Everything stored so far is kept. Make space, or choose a folder that may be written to, and run again: only what "
+    "is missing is computed."
+)
 MARKER = "limitlab-store.json"
 FOLDERS = ("points", "sweeps", "runs", "quarantine", "parts")
 KEY_LENGTH = 32
@@ -73,10 +77,10 @@ class Store:
         try:
             for name in FOLDERS:
                 (self.path / name).mkdir(parents=True, exist_ok=True)
-            about = {"limitlab_store": FORMAT, "id": secrets.token_hex(16)}
-            self._whole(marker, json.dumps(about).encode(), replace=False)
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error, KEPT) from error
+        about = {"limitlab_store": FORMAT, "id": secrets.token_hex(16)}
+        self._whole(marker, json.dumps(about).encode(), replace=False)
 
     def _identity(self, marker: Path) -> str:
         try:
@@ -143,9 +147,9 @@ class Store:
         path = self.place(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._whole(path, data, replace=False)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error, KEPT) from error
+        self._whole(path, data, replace=False)
 
     def remove(self, key: str) -> None:
         self.place(key).unlink(missing_ok=True)
@@ -168,11 +172,8 @@ class Store:
 
     def keep_sweep(self, name: str, about: dict[str, Any], keys: list[str]) -> None:
         """Write down which points a sweep is made of, so that it can be put together again."""
-        try:
-            self._whole(self.path / "sweeps" / f"{name}.keys", "\n".join(keys).encode(), replace=True)
-            self._whole(self.path / "sweeps" / f"{name}.json", json.dumps(about, indent=1).encode(), replace=True)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        self._whole(self.path / "sweeps" / f"{name}.keys", "\n".join(keys).encode(), replace=True)
+        self._whole(self.path / "sweeps" / f"{name}.json", json.dumps(about, indent=1).encode(), replace=True)
 
     def sweeps(self) -> dict[str, dict[str, Any]]:
         """The sweeps that were run into this store, by name, the latest last."""
@@ -195,10 +196,7 @@ class Store:
 
     def keep_run(self, name: str, about: dict[str, Any]) -> None:
         """Write down how far a run is, for `limitlab status`."""
-        try:
-            self._whole(self.path / "runs" / f"{name}.json", json.dumps(about).encode(), replace=True)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        self._whole(self.path / "runs" / f"{name}.json", json.dumps(about).encode(), replace=True)
 
     def runs(self) -> dict[str, dict[str, Any]]:
         """The runs into this store, by name, the latest last."""
@@ -268,17 +266,8 @@ class Store:
         """Write under another name, then give it its own. No flush to the disk: a power cut may lose the last points
         or leave them damaged, which their checksums tell, and a flush would cost more than many a point."""
         part = self.path / "parts" / f"{socket.gethostname()}@{os.getpid()}.{secrets.token_hex(6)}"
-        try:
-            with open(part, "xb") as file:
-                file.write(data)
-            if replace:
-                os.replace(part, path)
-            else:
-                _link(part, path)
-        except FileExistsError:
-            pass  # the same point, from another sweep
-        finally:
-            part.unlink(missing_ok=True)
+        with whole(path, part=part, flush=False, replace=replace, remedy=KEPT):
+            part.write_bytes(data)
 
 
 def opened(store: Any) -> Store | None:
@@ -288,15 +277,6 @@ def opened(store: Any) -> Store | None:
     if not isinstance(store, (str, os.PathLike)):
         raise InputError(f"sweep.store must be a folder or a Store; got {store!r}. Give its name, such as 'runs'.")
     return Store(store)
-
-
-def _link(part: Path, path: Path) -> None:
-    try:
-        os.link(part, path)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK):
-            raise
-        os.replace(part, path)  # a file system without second names
 
 
 def _when(path: Path) -> float:
@@ -338,10 +318,3 @@ def alive(process: Any, began: Any = None) -> bool:
         return began is None or other.create_time() <= float(began) + 2.0
     except Exception:  # psutil is not installed, or the process just ended
         return True
-
-
-def _unwritable(path: Path, error: OSError) -> ResultFileError:
-    return ResultFileError(
-        f"{path} could not be written: {error.strerror or error}. Everything stored so far is kept. Make space, or "
-        "choose a folder that may be written to, and run again: only what is missing is computed."
-    )

@@ -5,7 +5,7 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["did_you_mean", "join", "printable", "show"]
+__all__ = ["did_you_mean", "join", "nearest", "printable", "show"]
 
 MAX_MESSAGE = 1500  # characters of a message
 MAX_VALUE = 120  # characters of a value in it
@@ -40,7 +40,12 @@ def join(path: str, field: str) -> str:
     return f"{path}.{field}" if path else field
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that looks most like this one, if any looks enough like it (1: equal)."""
+    return next(iter(difflib.get_close_matches(name[:MAX_WORD], list(known), 1, cutoff)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """A sentence with the nearest known name, or nothing."""
-    near = difflib.get_close_matches(name[:MAX_WORD], list(known), 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, known, cutoff)
+    return f" Did you mean {near!r}?" if near else ""
