@@ -17,7 +17,9 @@ configure_jax()
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # the public names, each once: type checkers import them, `namespace` reads where they are
-    from limitlab import analysis as analysis, errors as errors, library as library
+    from limitlab import analysis as analysis
+    from limitlab import errors as errors
+    from limitlab import library as library
     from limitlab.algorithms.descent.gradient_descent import GradientDescent as GradientDescent
     from limitlab.algorithms.descent.langevin import Langevin as Langevin
     from limitlab.algorithms.descent.persistent_sgd import PersistentSGD as PersistentSGD
@@ -27,18 +29,15 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.algorithms.gamp.gamp import GAMP as GAMP
     from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD as LayerwiseSGD
     from limitlab.algorithms.one_pass.online_sgd import OnlineSGD as OnlineSGD
-    from limitlab.algorithms.one_pass.schedules import CustomSchedule as CustomSchedule, PowerSchedule as PowerSchedule
+    from limitlab.algorithms.one_pass.schedules import CustomSchedule as CustomSchedule
+    from limitlab.algorithms.one_pass.schedules import PowerSchedule as PowerSchedule
     from limitlab.analysis.exits.exit_time import exit_time as exit_time
     from limitlab.analysis.exits.rates import optimal_learning_rate as optimal_learning_rate
-    from limitlab.analysis.hermite import (
-        hermite_coefficients as hermite_coefficients,
-        information_exponent as information_exponent,
-    )
+    from limitlab.analysis.hermite import hermite_coefficients as hermite_coefficients
+    from limitlab.analysis.hermite import information_exponent as information_exponent
     from limitlab.analysis.linear.landscape import free_entropy as free_entropy
-    from limitlab.analysis.linear.penalty import (
-        optimal_penalty as optimal_penalty,
-        separability_threshold as separability_threshold,
-    )
+    from limitlab.analysis.linear.penalty import optimal_penalty as optimal_penalty
+    from limitlab.analysis.linear.penalty import separability_threshold as separability_threshold
     from limitlab.analysis.linear.thresholds import thresholds as thresholds
     from limitlab.analysis.mixtures.wasserstein import wasserstein as wasserstein
     from limitlab.analysis.sparse.staircase import staircase as staircase
@@ -55,76 +54,70 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.macro.mixtures.radial_flow import RadialFlow as RadialFlow
     from limitlab.macro.overlaps.overlap_ode import OverlapODE as OverlapODE
     from limitlab.macro.overlaps.overlap_sde import OverlapSDE as OverlapSDE
-    from limitlab.macro.predict import limits as limits, predict as predict
+    from limitlab.macro.predict import limits as limits
+    from limitlab.macro.predict import predict as predict
     from limitlab.macro.sparse.dimension_free import DimensionFree as DimensionFree
     from limitlab.macro.wide.matrix_flow import MatrixFlow as MatrixFlow
     from limitlab.micro.simulate import simulate as simulate
     from limitlab.plot import plot as plot
-    from limitlab.problems.activations.base import (
-        Activation as Activation,
-        activation as activation,
-        hermite as hermite,
-        piecewise as piecewise,
-        shifted as shifted,
-    )
-    from limitlab.problems.base import (
-        AbstractAlgorithm as AbstractAlgorithm,
-        AbstractInputs as AbstractInputs,
-        AbstractTeacher as AbstractTeacher,
-    )
-    from limitlab.problems.channels import (
-        AbstractChannel as AbstractChannel,
-        CustomBinary as CustomBinary,
-        CustomChannel as CustomChannel,
-        Door as Door,
-        GaussianNoise as GaussianNoise,
-        Logistic as Logistic,
-        Modulus as Modulus,
-        Rectified as Rectified,
-        Sign as Sign,
-        SquaredModulus as SquaredModulus,
-    )
-    from limitlab.problems.inputs import (
-        AnisotropicMixture as AnisotropicMixture,
-        CustomInputs as CustomInputs,
-        Gaussian as Gaussian,
-        Hypercube as Hypercube,
-        IsotropicMixture as IsotropicMixture,
-    )
-    from limitlab.problems.losses import (
-        AbstractLoss as AbstractLoss,
-        AmplitudeLoss as AmplitudeLoss,
-        CustomLoss as CustomLoss,
-        HingeLoss as HingeLoss,
-        HuberLoss as HuberLoss,
-        LogisticLoss as LogisticLoss,
-        MaxMargin as MaxMargin,
-        PhaseRetrievalLoss as PhaseRetrievalLoss,
-        PseudoHuberLoss as PseudoHuberLoss,
-        SquaredHingeLoss as SquaredHingeLoss,
-        SquareLoss as SquareLoss,
-    )
-    from limitlab.problems.networks import Committee as Committee, SingleIndex as SingleIndex
-    from limitlab.problems.priors import (
-        AbstractPrior as AbstractPrior,
-        GaussBernoulliPrior as GaussBernoulliPrior,
-        GaussianPrior as GaussianPrior,
-        LaplacePrior as LaplacePrior,
-        RademacherPrior as RademacherPrior,
-    )
+    from limitlab.problems.activations.base import Activation as Activation
+    from limitlab.problems.activations.base import activation as activation
+    from limitlab.problems.activations.base import hermite as hermite
+    from limitlab.problems.activations.base import piecewise as piecewise
+    from limitlab.problems.activations.base import shifted as shifted
+    from limitlab.problems.base import AbstractAlgorithm as AbstractAlgorithm
+    from limitlab.problems.base import AbstractInputs as AbstractInputs
+    from limitlab.problems.base import AbstractTeacher as AbstractTeacher
+    from limitlab.problems.channels import AbstractChannel as AbstractChannel
+    from limitlab.problems.channels import CustomBinary as CustomBinary
+    from limitlab.problems.channels import CustomChannel as CustomChannel
+    from limitlab.problems.channels import Door as Door
+    from limitlab.problems.channels import GaussianNoise as GaussianNoise
+    from limitlab.problems.channels import Logistic as Logistic
+    from limitlab.problems.channels import Modulus as Modulus
+    from limitlab.problems.channels import Rectified as Rectified
+    from limitlab.problems.channels import Sign as Sign
+    from limitlab.problems.channels import SquaredModulus as SquaredModulus
+    from limitlab.problems.inputs import AnisotropicMixture as AnisotropicMixture
+    from limitlab.problems.inputs import CustomInputs as CustomInputs
+    from limitlab.problems.inputs import Gaussian as Gaussian
+    from limitlab.problems.inputs import Hypercube as Hypercube
+    from limitlab.problems.inputs import IsotropicMixture as IsotropicMixture
+    from limitlab.problems.losses import AbstractLoss as AbstractLoss
+    from limitlab.problems.losses import AmplitudeLoss as AmplitudeLoss
+    from limitlab.problems.losses import CustomLoss as CustomLoss
+    from limitlab.problems.losses import HingeLoss as HingeLoss
+    from limitlab.problems.losses import HuberLoss as HuberLoss
+    from limitlab.problems.losses import LogisticLoss as LogisticLoss
+    from limitlab.problems.losses import MaxMargin as MaxMargin
+    from limitlab.problems.losses import PhaseRetrievalLoss as PhaseRetrievalLoss
+    from limitlab.problems.losses import PseudoHuberLoss as PseudoHuberLoss
+    from limitlab.problems.losses import SquaredHingeLoss as SquaredHingeLoss
+    from limitlab.problems.losses import SquareLoss as SquareLoss
+    from limitlab.problems.networks import Committee as Committee
+    from limitlab.problems.networks import SingleIndex as SingleIndex
+    from limitlab.problems.priors import AbstractPrior as AbstractPrior
+    from limitlab.problems.priors import GaussBernoulliPrior as GaussBernoulliPrior
+    from limitlab.problems.priors import GaussianPrior as GaussianPrior
+    from limitlab.problems.priors import LaplacePrior as LaplacePrior
+    from limitlab.problems.priors import RademacherPrior as RademacherPrior
     from limitlab.problems.problem import Problem as Problem
     from limitlab.problems.sparse.target import SparseTarget as SparseTarget
-    from limitlab.problems.starts import (
-        AbstractStart as AbstractStart,
-        InformedStart as InformedStart,
-        OverlapStart as OverlapStart,
-        RandomStart as RandomStart,
-        SpectralStart as SpectralStart,
-    )
+    from limitlab.problems.starts import AbstractStart as AbstractStart
+    from limitlab.problems.starts import InformedStart as InformedStart
+    from limitlab.problems.starts import OverlapStart as OverlapStart
+    from limitlab.problems.starts import RandomStart as RandomStart
+    from limitlab.problems.starts import SpectralStart as SpectralStart
     from limitlab.results.compare import compare as compare
-    from limitlab.results.files import load as load, save as save
-    from limitlab.spec import load_spec as load_spec, save_spec as save_spec, spec_hash as spec_hash
-    from limitlab.states.overlaps import Overlaps as Overlaps, Weights as Weights, measure as measure, risk as risk
+    from limitlab.results.files import load as load
+    from limitlab.results.files import save as save
+    from limitlab.spec import load_spec as load_spec
+    from limitlab.spec import save_spec as save_spec
+    from limitlab.spec import spec_hash as spec_hash
+    from limitlab.states.overlaps import Overlaps as Overlaps
+    from limitlab.states.overlaps import Weights as Weights
+    from limitlab.states.overlaps import measure as measure
+    from limitlab.states.overlaps import risk as risk
     from limitlab.sweep.refining.refine import refine as refine
     from limitlab.sweep.run import sweep as sweep
     from limitlab.sweep.storage.store import Store as Store
