@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.problems.activations.base import shifted as shifted
     from limitlab.problems.base import AbstractAlgorithm as AbstractAlgorithm
     from limitlab.problems.base import AbstractInputs as AbstractInputs
+    from limitlab.problems.base import AbstractStudent as AbstractStudent
     from limitlab.problems.base import AbstractTeacher as AbstractTeacher
     from limitlab.problems.channels import AbstractChannel as AbstractChannel
     from limitlab.problems.channels import CustomBinary as CustomBinary
