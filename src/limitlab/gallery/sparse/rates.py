@@ -85,7 +85,7 @@ def _random_units(M: int, rng: np.random.Generator) -> np.ndarray:
 
 @jax.jit
 def _sgd(W: jax.Array, a: jax.Array, key: jax.Array, d_eta: jax.Array, steps: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """SGD of f(x) = a.sigma(W x)/p on fresh samples: w += d eta a sigma'(w.x) (y - f) x, a += eta sigma(w.x) (y - f)."""
+    """SGD of f(x) = a.sigma(Wx)/p on fresh samples: w += d eta a sigma'(w.x) (y - f) x, a += eta sigma(w.x) (y - f)."""
     d, p = W.shape
 
     def step(n, net):
