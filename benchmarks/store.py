@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from sweep import RATE, problem, trivial
 from timing import Table
 
 import limitlab as ll
+from sweep import RATE, problem, trivial
 
 FILL = "fill"
 

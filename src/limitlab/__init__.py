@@ -1,296 +1,144 @@
-# ruff: noqa: E402
 """limitlab: a laboratory for learning in high dimension.
 
 Describe a learning problem once; ``simulate`` it at finite size, ``predict`` it in every limit whose theory is known,
 and ``compare`` the two with error bars.
+
+Parts, rules, limits and verbs are here; rarer questions and the records that answer them in ``limitlab.analysis``, what
+can go wrong in ``limitlab.errors``, the papers' own problems in ``limitlab.library``.
 """
 
+from typing import TYPE_CHECKING
+
+from limitlab._lazy import namespace
 from limitlab._setup import configure_jax
 
 configure_jax()
 
-from limitlab import (
-    errors,
-    library,
-)
-from limitlab.algorithms.descent.gradient_descent import GradientDescent
-from limitlab.algorithms.descent.langevin import Langevin
-from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
-from limitlab.algorithms.descent.stochastic_gd import StochasticGD
-from limitlab.algorithms.erm import ERM
-from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.algorithms.one_pass.adam import Adam
-from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
-from limitlab.algorithms.one_pass.momentum import Momentum
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.algorithms.one_pass.schedules import CustomSchedule, PowerSchedule
-from limitlab.analysis.exits.exit_time import (
-    ExitTime,
-    asymptotic_risk,
-    critical_learning_rate,
-    exit_time,
-    measured_exit_time,
-    optimal_learning_rate,
-    overparametrisation_gain,
-)
-from limitlab.analysis.hermite import (
-    hermite_coefficients,
-    information_exponent,
-    sample_complexity_class,
-)
-from limitlab.analysis.linear.landscape import free_entropy
-from limitlab.analysis.linear.penalty import OptimalPenalty, optimal_penalty, separability_threshold
-from limitlab.analysis.linear.phases import phase_diagram
-from limitlab.analysis.linear.thresholds import Thresholds, thresholds
-from limitlab.analysis.mixtures.global_minimum import (
-    CriticalDelta,
-    GlobalMinimum,
-    critical_delta,
-    global_minimum,
-)
-from limitlab.analysis.mixtures.measures import (
-    Measure,
-    OptimalityGap,
-    Potentials,
-    finite_width,
-    optimality_gap,
-    potentials,
-)
-from limitlab.analysis.mixtures.stationary import radial_density, stationary_law
-from limitlab.analysis.mixtures.wasserstein import wasserstein
-from limitlab.analysis.regime import regime, regime_diagram, regime_of
-from limitlab.analysis.sparse.hermite_leap import HermiteLeap, hermite_leap
-from limitlab.analysis.sparse.staircase import Staircase, staircase
-from limitlab.analysis.success import success_rate
-from limitlab.analysis.uniqueness import Uniqueness, uniqueness
-from limitlab.cite import cite
-from limitlab.errors import (
-    AccuracyWarning,
-    ConvergenceError,
-    EngineError,
-    InputError,
-    LimitlabError,
-    LimitUndefinedError,
-    ResultFileError,
-    SpecError,
-)
-from limitlab.macro.bayes.bayes_optimal import BayesOptimal
-from limitlab.macro.bayes.state_evolution import StateEvolution
-from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
-from limitlab.macro.dmft.dmft import DMFT
-from limitlab.macro.dmft.state import DMFTState
-from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
-from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.mean_field import MeanField
-from limitlab.macro.mixtures.radial_flow import RadialFlow
-from limitlab.macro.overlaps.linear_noise import linear_noise
-from limitlab.macro.overlaps.overlap_ode import OverlapODE
-from limitlab.macro.overlaps.overlap_sde import OverlapSDE
-from limitlab.macro.predict import limits, predict
-from limitlab.macro.sparse.dimension_free import DimensionFree
-from limitlab.macro.wide.matrix_flow import MatrixFlow
-from limitlab.micro.kernel_ridge import kernel_ridge
-from limitlab.micro.simulate import simulate
-from limitlab.plot import plot
-from limitlab.problems.activations.base import Activation, activation, hermite, piecewise, shifted
-from limitlab.problems.channels import (
-    CustomBinary,
-    CustomChannel,
-    Door,
-    GaussianNoise,
-    Logistic,
-    Modulus,
-    Rectified,
-    Sign,
-    SquaredModulus,
-)
-from limitlab.problems.inputs import (
-    AnisotropicMixture,
-    CustomInputs,
-    Gaussian,
-    Hypercube,
-    IsotropicMixture,
-)
-from limitlab.problems.losses import (
-    AmplitudeLoss,
-    CustomLoss,
-    HingeLoss,
-    HuberLoss,
-    LogisticLoss,
-    MaxMargin,
-    PhaseRetrievalLoss,
-    PseudoHuberLoss,
-    SquaredHingeLoss,
-    SquareLoss,
-)
-from limitlab.problems.networks import Committee, SingleIndex
-from limitlab.problems.priors import (
-    GaussBernoulliPrior,
-    GaussianPrior,
-    LaplacePrior,
-    RademacherPrior,
-)
-from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.representable import RepresentationWarning
-from limitlab.problems.sparse.target import SparseTarget
-from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart, SpectralStart
-from limitlab.results.compare import Comparison, compare
-from limitlab.results.files import load, save
-from limitlab.spec import load_spec, save_spec, spec_hash
-from limitlab.states.overlaps import Overlaps, Weights, measure, risk
-from limitlab.sweep import Refinement, Store, refine, sweep
-
 __version__ = "0.1.0"
 
-
-def __getattr__(name: str):
-    """scikit-learn is slow to import: only when its estimator is asked for."""
-    if name == "GAMPEstimator":
-        from limitlab.algorithms.gamp.estimator import GAMPEstimator
-
-        return GAMPEstimator
-    raise AttributeError(f"module 'limitlab' has no attribute {name!r}")
-
-
-__all__ = [
-    "Adam",
-    "Momentum",
-    "AbstractLimit",
-    "AccuracyWarning",
-    "Activation",
-    "AmplitudeLoss",
-    "AnisotropicMixture",
-    "BayesOptimal",
-    "Committee",
-    "Comparison",
-    "ConvergenceError",
-    "CriticalDelta",
-    "CustomBinary",
-    "CustomChannel",
-    "CustomInputs",
-    "CustomLoss",
-    "CustomSchedule",
-    "DMFT",
-    "DMFTState",
-    "DimensionFree",
-    "Door",
-    "ERM",
-    "ERMAsymptotics",
-    "EngineError",
-    "ExitTime",
-    "GAMP",
-    "GAMPEstimator",
-    "GaussBernoulliPrior",
-    "Gaussian",
-    "GaussianNoise",
-    "GaussianPrior",
-    "GlobalMinimum",
-    "GradientDescent",
-    "HermiteLeap",
-    "HighDimMeanField",
-    "HingeLoss",
-    "HuberLoss",
-    "Hypercube",
-    "InformedStart",
-    "InputError",
-    "IsotropicMixture",
-    "Langevin",
-    "LaplacePrior",
-    "LayerwiseSGD",
-    "LimitUndefinedError",
-    "LimitlabError",
-    "Logistic",
-    "LogisticLoss",
-    "MatrixFlow",
-    "MaxMargin",
-    "MeanField",
-    "Measure",
-    "Modulus",
-    "OnlineSGD",
-    "OptimalPenalty",
-    "OptimalityGap",
-    "OverlapODE",
-    "OverlapSDE",
-    "OverlapStart",
-    "Overlaps",
-    "PersistentSGD",
-    "PhaseRetrievalLoss",
-    "Potentials",
-    "PowerSchedule",
-    "Problem",
-    "PseudoHuberLoss",
-    "RademacherPrior",
-    "RadialFlow",
-    "RandomStart",
-    "Rectified",
-    "Refinement",
-    "RepresentationWarning",
-    "ResultFileError",
-    "Sign",
-    "SingleIndex",
-    "SparseTarget",
-    "SpecError",
-    "SpectralStart",
-    "SquareLoss",
-    "SquaredHingeLoss",
-    "SquaredModulus",
-    "Staircase",
-    "StateEvolution",
-    "StochasticGD",
-    "Store",
-    "Thresholds",
-    "Uniqueness",
-    "Weights",
-    "activation",
-    "asymptotic_risk",
-    "cite",
-    "compare",
-    "critical_delta",
-    "critical_learning_rate",
-    "errors",
-    "exit_time",
-    "finite_width",
-    "free_entropy",
-    "global_minimum",
-    "hermite",
-    "hermite_coefficients",
-    "hermite_leap",
-    "information_exponent",
-    "kernel_ridge",
-    "library",
-    "limits",
-    "linear_noise",
-    "load",
-    "load_spec",
-    "measure",
-    "measured_exit_time",
-    "optimal_learning_rate",
-    "optimal_penalty",
-    "optimality_gap",
-    "overparametrisation_gain",
-    "phase_diagram",
-    "piecewise",
-    "plot",
-    "potentials",
-    "predict",
-    "radial_density",
-    "refine",
-    "regime",
-    "regime_diagram",
-    "regime_of",
-    "risk",
-    "sample_complexity_class",
-    "save",
-    "save_spec",
-    "separability_threshold",
-    "shifted",
-    "simulate",
-    "spec_hash",
-    "staircase",
-    "stationary_law",
-    "success_rate",
-    "sweep",
-    "thresholds",
-    "uniqueness",
-    "wasserstein",
-]
+if TYPE_CHECKING:  # the public names, each once: type checkers import them, `namespace` reads where they are
+    from limitlab import analysis as analysis
+    from limitlab import errors as errors
+    from limitlab import library as library
+    from limitlab.algorithms.descent.gradient_descent import GradientDescent as GradientDescent
+    from limitlab.algorithms.descent.langevin import Langevin as Langevin
+    from limitlab.algorithms.descent.persistent_sgd import PersistentSGD as PersistentSGD
+    from limitlab.algorithms.descent.stochastic_gd import StochasticGD as StochasticGD
+    from limitlab.algorithms.erm import ERM as ERM
+    from limitlab.algorithms.gamp.estimator import GAMPEstimator as GAMPEstimator
+    from limitlab.algorithms.gamp.gamp import GAMP as GAMP
+    from limitlab.algorithms.one_pass.adam import Adam as Adam
+    from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD as LayerwiseSGD
+    from limitlab.algorithms.one_pass.momentum import Momentum as Momentum
+    from limitlab.algorithms.one_pass.online_sgd import OnlineSGD as OnlineSGD
+    from limitlab.algorithms.one_pass.schedules import CustomSchedule as CustomSchedule
+    from limitlab.algorithms.one_pass.schedules import PowerSchedule as PowerSchedule
+    from limitlab.analysis.exits.exit_time import exit_time as exit_time
+    from limitlab.analysis.exits.rates import optimal_learning_rate as optimal_learning_rate
+    from limitlab.analysis.hermite import hermite_coefficients as hermite_coefficients
+    from limitlab.analysis.hermite import information_exponent as information_exponent
+    from limitlab.analysis.linear.landscape import free_entropy as free_entropy
+    from limitlab.analysis.linear.penalty import optimal_penalty as optimal_penalty
+    from limitlab.analysis.linear.penalty import separability_threshold as separability_threshold
+    from limitlab.analysis.linear.thresholds import thresholds as thresholds
+    from limitlab.analysis.mixtures.wasserstein import wasserstein as wasserstein
+    from limitlab.analysis.sparse.staircase import staircase as staircase
+    from limitlab.analysis.success import success_rate as success_rate
+    from limitlab.analysis.uniqueness import uniqueness as uniqueness
+    from limitlab.cite import cite as cite
+    from limitlab.macro.bayes.bayes_optimal import BayesOptimal as BayesOptimal
+    from limitlab.macro.bayes.state_evolution import StateEvolution as StateEvolution
+    from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField as HighDimMeanField
+    from limitlab.macro.dmft.dmft import DMFT as DMFT
+    from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics as ERMAsymptotics
+    from limitlab.macro.limit import AbstractLimit as AbstractLimit
+    from limitlab.macro.mean_field import MeanField as MeanField
+    from limitlab.macro.mixtures.radial_flow import RadialFlow as RadialFlow
+    from limitlab.macro.overlaps.overlap_ode import OverlapODE as OverlapODE
+    from limitlab.macro.overlaps.overlap_sde import OverlapSDE as OverlapSDE
+    from limitlab.macro.predict import limits as limits
+    from limitlab.macro.predict import predict as predict
+    from limitlab.macro.sparse.dimension_free import DimensionFree as DimensionFree
+    from limitlab.macro.wide.matrix_flow import MatrixFlow as MatrixFlow
+    from limitlab.micro.simulate import simulate as simulate
+    from limitlab.plot import plot as plot
+    from limitlab.problems.activations.base import Activation as Activation
+    from limitlab.problems.activations.base import activation as activation
+    from limitlab.problems.activations.base import hermite as hermite
+    from limitlab.problems.activations.base import piecewise as piecewise
+    from limitlab.problems.activations.base import shifted as shifted
+    from limitlab.problems.base import AbstractAlgorithm as AbstractAlgorithm
+    from limitlab.problems.base import AbstractInputs as AbstractInputs
+    from limitlab.problems.base import AbstractStudent as AbstractStudent
+    from limitlab.problems.base import AbstractTeacher as AbstractTeacher
+    from limitlab.problems.channels import AbstractChannel as AbstractChannel
+    from limitlab.problems.channels import CustomBinary as CustomBinary
+    from limitlab.problems.channels import CustomChannel as CustomChannel
+    from limitlab.problems.channels import Door as Door
+    from limitlab.problems.channels import GaussianNoise as GaussianNoise
+    from limitlab.problems.channels import Logistic as Logistic
+    from limitlab.problems.channels import Modulus as Modulus
+    from limitlab.problems.channels import Rectified as Rectified
+    from limitlab.problems.channels import Sign as Sign
+    from limitlab.problems.channels import SquaredModulus as SquaredModulus
+    from limitlab.problems.inputs import AnisotropicMixture as AnisotropicMixture
+    from limitlab.problems.inputs import CustomInputs as CustomInputs
+    from limitlab.problems.inputs import Gaussian as Gaussian
+    from limitlab.problems.inputs import Hypercube as Hypercube
+    from limitlab.problems.inputs import IsotropicMixture as IsotropicMixture
+    from limitlab.problems.losses import AbstractLoss as AbstractLoss
+    from limitlab.problems.losses import AmplitudeLoss as AmplitudeLoss
+    from limitlab.problems.losses import CustomLoss as CustomLoss
+    from limitlab.problems.losses import HingeLoss as HingeLoss
+    from limitlab.problems.losses import HuberLoss as HuberLoss
+    from limitlab.problems.losses import LogisticLoss as LogisticLoss
+    from limitlab.problems.losses import MaxMargin as MaxMargin
+    from limitlab.problems.losses import PhaseRetrievalLoss as PhaseRetrievalLoss
+    from limitlab.problems.losses import PseudoHuberLoss as PseudoHuberLoss
+    from limitlab.problems.losses import SquaredHingeLoss as SquaredHingeLoss
+    from limitlab.problems.losses import SquareLoss as SquareLoss
+    from limitlab.problems.networks import Committee as Committee
+    from limitlab.problems.networks import SingleIndex as SingleIndex
+    from limitlab.problems.priors import AbstractPrior as AbstractPrior
+    from limitlab.problems.priors import GaussBernoulliPrior as GaussBernoulliPrior
+    from limitlab.problems.priors import GaussianPrior as GaussianPrior
+    from limitlab.problems.priors import LaplacePrior as LaplacePrior
+    from limitlab.problems.priors import RademacherPrior as RademacherPrior
+    from limitlab.problems.problem import Problem as Problem
+    from limitlab.problems.sparse.target import SparseTarget as SparseTarget
+    from limitlab.problems.starts import AbstractStart as AbstractStart
+    from limitlab.problems.starts import InformedStart as InformedStart
+    from limitlab.problems.starts import OverlapStart as OverlapStart
+    from limitlab.problems.starts import RandomStart as RandomStart
+    from limitlab.problems.starts import SpectralStart as SpectralStart
+    from limitlab.results.compare import compare as compare
+    from limitlab.results.files import load as load
+    from limitlab.results.files import save as save
+    from limitlab.spec import load_spec as load_spec
+    from limitlab.spec import save_spec as save_spec
+    from limitlab.spec import spec_hash as spec_hash
+    from limitlab.states.overlaps import Overlaps as Overlaps
+    from limitlab.states.overlaps import Weights as Weights
+    from limitlab.states.overlaps import measure as measure
+    from limitlab.states.overlaps import risk as risk
+    from limitlab.sweep.refining.refine import refine as refine
+    from limitlab.sweep.run import sweep as sweep
+    from limitlab.sweep.storage.store import Store as Store
+else:
+    __getattr__, __dir__, __all__ = namespace(
+        __name__,
+        moved={
+            "limitlab.analysis": (
+                "Comparison CriticalDelta DMFTState ExitTime GlobalMinimum HermiteLeap Measure OptimalPenalty "
+                "OptimalityGap Potentials Refinement Staircase Thresholds Uniqueness asymptotic_risk "
+                "critical_delta critical_learning_rate finite_width global_minimum hermite_leap kernel_ridge "
+                "linear_noise measured_exit_time optimality_gap overparametrisation_gain phase_diagram "
+                "potentials radial_density regime regime_diagram regime_of sample_complexity_class "
+                "stationary_law"
+            ),
+            "limitlab.errors": (
+                "AccuracyWarning ConvergenceError EngineError InputError LimitUndefinedError LimitlabError "
+                "RepresentationWarning ResultFileError SpecError"
+            ),
+        },
+    )

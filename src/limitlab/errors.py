@@ -8,6 +8,7 @@ __all__ = [
     "InputError",
     "LimitUndefinedError",
     "LimitlabError",
+    "RepresentationWarning",
     "ResultFileError",
     "SpecError",
 ]
@@ -51,3 +52,7 @@ class AccuracyWarning(UserWarning):
 
 class DamagedFileWarning(UserWarning):
     """A file of a store is not what its name says; its point has to be computed again."""
+
+
+class RepresentationWarning(UserWarning):
+    """The student can never represent some terms of the target, whatever it learns."""

@@ -19,6 +19,7 @@ from limitlab.figures import (
     time_label,
     title,
 )
+from limitlab.problems.sparse.target import SparseTarget, term_name
 from limitlab.results.schema import RESERVED_DIMENSIONS
 
 if TYPE_CHECKING:
@@ -232,8 +233,6 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
 
 def _target_terms(ds: "xr.Dataset") -> list[str]:
     """The monomials of a result's sparse target."""
-    from limitlab.problems.sparse.target import SparseTarget, term_name
-
     text = json.loads(ds.attrs.get("problem", "{}")).get("teacher", {}).get("text")
     target = None if text is None else SparseTarget(text)
     return [] if target is None else [term_name(mask, target.variables) for mask in target.terms]

@@ -40,7 +40,7 @@ from limitlab.spec import dumps, loads
     ],
 )
 def test_bad_parameters_are_refused_in_words(make, message):
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         make()
 
 
@@ -226,20 +226,20 @@ def test_success_rates_of_a_sweep_and_files(tmp_path):
     assert float(rate.success_rate[0]) < float(rate.success_rate[1])
     ll.save(swept, tmp_path / "sweep.nc")
     assert ll.load(tmp_path / "sweep.nc").success.equals(swept.success)
-    with pytest.raises(ll.InputError, match="needs the variable 'success'"):
+    with pytest.raises(ll.errors.InputError, match="needs the variable 'success'"):
         ll.success_rate(swept.drop_vars("success"))
 
 
 def test_a_step_above_the_stability_limit_warns_before_and_says_so_after():
     free = descent(ll.GradientDescent(0.5, spherical=False), 2.0, loss=ll.SquareLoss(), channel=ll.GaussianNoise())
     assert top_curvature(free) == pytest.approx(edges(2.0)[1], rel=0.1)
-    with pytest.warns(ll.AccuracyWarning, match="above the stability limit of about 0.3"):
+    with pytest.warns(ll.errors.AccuracyWarning, match="above the stability limit of about 0.3"):
         result = ll.simulate(free, D, [0.5, 5.0, 100.0], replicas=2)
     assert set(result.status.values) == {"diverged"}
     assert np.all(np.isfinite(result.m[0]))
     assert np.all(np.isnan(result.m[-1]))
     assert np.all((result.end_time > 0) & (result.end_time < 100))
-    with pytest.warns(ll.AccuracyWarning, match="steps overshoot"):
+    with pytest.warns(ll.errors.AccuracyWarning, match="steps overshoot"):
         on_sphere = ll.simulate(descent(ll.GradientDescent(0.5)), D, [0.0, 2.0], replicas=2)
     assert set(on_sphere.status.values) == {"diverged"}
     with warnings.catch_warnings():
@@ -268,17 +268,17 @@ def test_the_curvature_at_the_teacher_is_that_of_the_sheet():
     ],
 )
 def test_problems_that_do_not_fit_are_refused_in_words(problem, message):
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         ll.simulate(problem, D, [0.1])
-    with pytest.raises(ll.LimitUndefinedError, match=message):
+    with pytest.raises(ll.errors.LimitUndefinedError, match=message):
         ll.predict(problem, ll.DMFT(), [0.1])
     assert ll.limits(problem)["DMFT"] != "applies"
 
 
 def test_too_large_a_data_set_is_refused_kindly():
-    with pytest.raises(ll.InputError, match=r"needs about .* GiB.*matrix of inputs"):
+    with pytest.raises(ll.errors.InputError, match=r"needs about .* GiB.*matrix of inputs"):
         ll.simulate(descent(ll.GradientDescent(0.01)), 10**6, [0.1])
-    with pytest.raises(ll.InputError, match="d >= 2"):
+    with pytest.raises(ll.errors.InputError, match="d >= 2"):
         ll.simulate(descent(ll.GradientDescent(0.01)), 1, [0.1])
 
 

@@ -80,7 +80,7 @@ def test_ridge_without_penalty_has_both_sides_of_one_sample_per_dimension():
     tiny = LIMIT.solve(problem(SquareLoss(), penalty=1e-9, alpha=0.5))
     np.testing.assert_allclose([tiny.m, tiny.q], [below.m, below.q], rtol=1e-7)
     assert at(ridge, [1.0]).status.item() == "diverged"
-    with pytest.raises(ll.ConvergenceError, match="diverges at sample_ratio = 1"):
+    with pytest.raises(ll.errors.ConvergenceError, match="diverges at sample_ratio = 1"):
         LIMIT.solve(problem(SquareLoss(), penalty=0.0, alpha=1.0))
 
 
@@ -236,7 +236,7 @@ def test_separability_thresholds(channel, rho, threshold):
 def test_separability_at_its_two_ends():
     assert separability_threshold(ll.Sign()) == np.inf
     assert abs(separability_threshold(ll.Sign(flip=0.5 - 1e-9)) - 2) < 1e-9  # pure noise: Cover's 2
-    with pytest.raises(ll.InputError, match="labels -1 and \\+1"):
+    with pytest.raises(ll.errors.InputError, match="labels -1 and \\+1"):
         separability_threshold(ll.GaussianNoise(variance=0.1))
 
 
@@ -259,7 +259,7 @@ def test_optimal_logistic_penalty_at_large_sample_ratio():
     np.testing.assert_allclose(100 * found.generalisation_error, 0.44198, rtol=3e-4)
     np.testing.assert_allclose(found.penalty * 1e4, 0.1116, rtol=0.01)
     assert found.within[0] < found.penalty < found.within[1]
-    with pytest.raises(ll.InputError, match="has no penalty"):
+    with pytest.raises(ll.errors.InputError, match="has no penalty"):
         optimal_penalty(problem(MaxMargin()))
 
 
@@ -384,7 +384,7 @@ def test_same_seed_same_numbers():
     ],
 )
 def test_problems_without_the_limit_are_refused_in_words(case, message):
-    with pytest.raises(ll.LimitUndefinedError, match=message):
+    with pytest.raises(ll.errors.LimitUndefinedError, match=message):
         LIMIT.solve(case)
 
 
@@ -395,12 +395,12 @@ def test_a_curve_keeps_points_without_a_solution_as_data():
     assert list(curve.status.values) == ["ok" if x else "undefined" for x in inside]
     assert np.isnan(curve.m.values[~inside]).all() and np.isfinite(curve.m.values[inside]).all()
     for bad in ([], [0.0], [1.0, np.nan], "many"):
-        with pytest.raises(ll.InputError, match="alphas must be"):
+        with pytest.raises(ll.errors.InputError, match="alphas must be"):
             LIMIT.curve(problem(LogisticLoss()), bad)
 
 
 def test_simulations_refuse_what_they_cannot_fit():
-    with pytest.raises(ll.InputError, match="GiB"):
+    with pytest.raises(ll.errors.InputError, match="GiB"):
         run_erm(problem(LogisticLoss(), alpha=100.0), 10**6, 1, 0)
-    with pytest.raises(ll.InputError, match="convex loss"):
+    with pytest.raises(ll.errors.InputError, match="convex loss"):
         run_erm(problem(PhaseRetrievalLoss(), ll.Modulus()), 10, 1, 0)

@@ -370,7 +370,7 @@ def test_a_diverging_run_keeps_its_last_finite_state():
     ],
 )
 def test_bad_rules_are_refused(field, value):
-    with pytest.raises(ll.InputError, match=f"GAMP.{field}"):
+    with pytest.raises(ll.errors.InputError, match=f"GAMP.{field}"):
         ll.GAMP(**{field: value})
 
 
@@ -392,10 +392,10 @@ BAD_PROBLEMS = {
 @pytest.mark.parametrize("case", BAD_PROBLEMS)
 def test_bad_problems_are_refused(case):
     bad, match = BAD_PROBLEMS[case]
-    with pytest.raises(ll.InputError, match=match):
+    with pytest.raises(ll.errors.InputError, match=match):
         run_gamp(bad, 50, 1, 0, None)
 
 
 def test_more_memory_than_the_machine_has_is_refused():
-    with pytest.raises(ll.InputError, match="GiB"):
+    with pytest.raises(ll.errors.InputError, match="GiB"):
         run_gamp(problem(G, ll.Sign(), 2.0), 10**7, 1, 0, None)

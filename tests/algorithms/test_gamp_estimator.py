@@ -109,9 +109,9 @@ def test_phase_retrieval_from_arrays():
     X, y, w = data("modulus")
     fit = GAMPEstimator(ll.GaussianPrior(), ll.Modulus(), start=SpectralStart(), variances="scalar").fit(X, y)
     assert abs(fit.coef_ @ w) / np.linalg.norm(w) / np.linalg.norm(fit.coef_) > 1 - 1e-6
-    with pytest.raises(ll.InputError, match="SpectralStart"):
+    with pytest.raises(ll.errors.InputError, match="SpectralStart"):
         GAMPEstimator(ll.GaussianPrior(), ll.Modulus()).fit(X, y)
-    with pytest.raises(ll.InputError, match="does not know the teacher"):
+    with pytest.raises(ll.errors.InputError, match="does not know the teacher"):
         GAMPEstimator(ll.GaussianPrior(), ll.Modulus(), start=ll.InformedStart(0.5)).fit(X, y)
 
 
@@ -159,11 +159,11 @@ def test_bad_input_is_refused_in_words(case):
     options, match = BAD[case]
     options = dict(options)
     inputs, labels = options.pop("X"), options.pop("y")
-    with pytest.raises(ll.InputError, match=match):
+    with pytest.raises(ll.errors.InputError, match=match):
         sign().set_params(**options).fit(inputs, labels)
 
 
 def test_new_inputs_must_have_the_fitted_width():
     fit = sign().fit(X, Y)
-    with pytest.raises(ll.InputError, match="features"):
+    with pytest.raises(ll.errors.InputError, match="features"):
         fit.predict(X[:, :-1])

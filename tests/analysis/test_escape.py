@@ -406,14 +406,14 @@ def test_measured_time_is_the_first_crossing_run_by_run():
 
 def test_measured_time_needs_a_risk_from_time_zero():
     problem, risk = retrieval(), np.ones((2, 1))
-    with pytest.raises(ll.InputError, match="time 0"):
+    with pytest.raises(ll.errors.InputError, match="time 0"):
         measured_exit_time(_trajectories(problem, [1.0, 2.0], risk), 0.2)
-    with pytest.raises(ll.InputError, match="nothing to leave"):
+    with pytest.raises(ll.errors.InputError, match="nothing to leave"):
         measured_exit_time(_trajectories(retrieval(1, 0.1, 2.0), [0.0, 1.0], risk), 0.2)
-    with pytest.raises(ll.InputError, match="threshold"):
+    with pytest.raises(ll.errors.InputError, match="threshold"):
         measured_exit_time(_trajectories(problem, [0.0, 1.0], risk), 1.0)
     data = dataset(problem, {"mse": (("time",), [1.0])}, {"time": [0.0]}, method="x")
-    with pytest.raises(ll.InputError, match="risk"):
+    with pytest.raises(ll.errors.InputError, match="risk"):
         measured_exit_time(data, 0.2)
 
 
@@ -457,7 +457,7 @@ def test_other_problems_are_refused_in_words():
         ),
     }
     for words, problem in cases.items():
-        with pytest.raises(ll.LimitUndefinedError, match=words):
+        with pytest.raises(ll.errors.LimitUndefinedError, match=words):
             exit_time(problem, 100, 0.2)
     assert optimal_learning_rate(cases["sphere=True"]).value == pytest.approx(0.4)  # rates ask for no random start
 
@@ -470,11 +470,11 @@ def test_bad_arguments_are_refused():
         ((100, 1.0), "threshold"),
         ((100, 0.2, "typical"), "average"),
     ):
-        with pytest.raises(ll.InputError, match=words):
+        with pytest.raises(ll.errors.InputError, match=words):
             exit_time(problem, *arguments)
-    with pytest.raises(ll.InputError, match="law"):
+    with pytest.raises(ll.errors.InputError, match="law"):
         exit_time(problem, 100, 0.2, law="unknown")
-    with pytest.raises(ll.InputError, match="width"):
+    with pytest.raises(ll.errors.InputError, match="width"):
         overparametrisation_gain(0)
 
 

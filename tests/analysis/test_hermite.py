@@ -144,9 +144,9 @@ def test_information_exponent_is_the_first_nonzero_coefficient(name, exponent):
 
 
 def test_a_constant_has_no_information_exponent_and_says_so():
-    with pytest.raises(ll.InputError, match="constant"):
+    with pytest.raises(ll.errors.InputError, match="constant"):
         information_exponent(lambda x: jnp.full_like(x, 2.0))
-    with pytest.raises(ll.InputError, match="Raise degree"):
+    with pytest.raises(ll.errors.InputError, match="Raise degree"):
         information_exponent("hermite(9)", degree=8)
 
 
@@ -157,14 +157,14 @@ def test_sample_complexity_classes():
         assert (answer.power, answer.logs) == (power, logs)
         assert words in str(answer)
     assert sample_complexity_class("square").exponent == 2
-    with pytest.raises(ll.InputError, match="exponent"):
+    with pytest.raises(ll.errors.InputError, match="exponent"):
         sample_complexity_class(0)
 
 
 def test_bad_input_is_refused_in_words():
-    with pytest.raises(ll.InputError, match="degree"):
+    with pytest.raises(ll.errors.InputError, match="degree"):
         hermite_coefficients("erf", -1)
-    with pytest.raises(ll.InputError, match="activation"):
+    with pytest.raises(ll.errors.InputError, match="activation"):
         hermite_coefficients("no such thing", 3)
-    with pytest.raises(ll.ConvergenceError, match="exp"):
+    with pytest.raises(ll.errors.ConvergenceError, match="exp"):
         hermite_coefficients(lambda x: jnp.exp(0.4 * x**2), 3)

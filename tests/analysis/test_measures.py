@@ -16,7 +16,7 @@ RHO = (np.array([0.8, 1.2, 2.0]), np.array([0.3, 0.5, 0.2]))
 
 
 def test_the_risk_is_a_quadratic_form_and_psi_its_derivative():
-    p = ll.potentials(problem(0.5, noise=0.2), 12)
+    p = ll.analysis.potentials(problem(0.5, noise=0.2), 12)
     r, w = RHO
     assert p.risk(RHO) == pytest.approx(0.5 + 0.1 + w @ p.V(r) + w @ p.U(r, r) @ w / 2, abs=1e-13)
     other = (np.append(r, 1.5), np.append(w * (1 - 1e-6), 1e-6))
@@ -30,26 +30,28 @@ def test_risks_of_results_and_of_laws_agree():
     learner = problem(0.4)
     flow = ll.predict(learner, ll.RadialFlow(d=40, nodes=48), times=np.array([0.0, 1.0]))
     for i in range(2):
-        assert ll.potentials(learner, 40).risk(flow.isel(time=i)) == pytest.approx(float(flow.risk[i]), abs=1e-9)
+        assert ll.analysis.potentials(learner, 40).risk(flow.isel(time=i)) == pytest.approx(
+            float(flow.risk[i]), abs=1e-9
+        )
 
 
 @pytest.mark.parametrize(("delta", "d"), [(0.2, 40), (0.5, 10), (0.8, 40), (0.45, math.inf)])
 def test_the_global_minimum_is_certified(delta, d):
     learner = problem(delta)
-    best = ll.global_minimum(learner, d)
+    best = ll.analysis.global_minimum(learner, d)
     assert best.gap <= 1e-10 and best.law.weight.sum() == pytest.approx(1.0)
-    assert ll.optimality_gap(learner, best.law, d).gap < 1e-8
-    p, rng = ll.potentials(learner, d), np.random.default_rng(0)
+    assert ll.analysis.optimality_gap(learner, best.law, d).gap < 1e-8
+    p, rng = ll.analysis.potentials(learner, d), np.random.default_rng(0)
     for _ in range(50):  # no law is better, and the gap of each bounds its excess
         r, w = rng.exponential(1.5, 4), rng.dirichlet(np.ones(4))
-        gap = ll.optimality_gap(learner, (r, w), d)
+        gap = ll.analysis.optimality_gap(learner, (r, w), d)
         assert 0 < p.risk((r, w)) - best.risk <= gap.gap + 1e-12
     assert (best.at_infinity > 0) == (delta > 0.474 or d == 10)
 
 
 def test_infinite_d_can_reach_risk_zero_above_the_critical_delta():
-    assert ll.global_minimum(problem(0.6)).risk < 1e-20
-    assert ll.global_minimum(problem(0.4)).risk > 1e-3
+    assert ll.analysis.global_minimum(problem(0.6)).risk < 1e-20
+    assert ll.analysis.global_minimum(problem(0.4)).risk > 1e-3
 
 
 def test_critical_delta_at_infinite_d_solves_its_equations():
@@ -59,19 +61,19 @@ def test_critical_delta_at_infinite_d_solves_its_equations():
         return -2.5 + 10 * (s * phi[0] - 0.5 * ndtr(-z[0])) - 10 * (s * phi[1] - 1.5 * ndtr(-z[1]))
 
     delta, r = fsolve(lambda x: [q((1 + x[0]) * x[1]) - 1, q((1 - x[0]) * x[1]) + 1], [0.45, 1.7], xtol=1e-13)
-    found = ll.critical_delta(problem())
+    found = ll.analysis.critical_delta(problem())
     assert found.delta == pytest.approx(delta, abs=1e-7) and found.radius == pytest.approx(r, abs=1e-6)
-    finite = ll.critical_delta(problem(), 60)
+    finite = ll.analysis.critical_delta(problem(), 60)
     assert finite.delta < found.delta and math.isinf(finite.rival)
     for shift, optimal in ((-0.01, True), (0.01, False)):
         near = problem(finite.delta + shift)
-        best = ll.global_minimum(near, 60)
+        best = ll.analysis.global_minimum(near, 60)
         assert (len(best.law.r) == 1) == optimal
 
 
 def test_there_may_be_no_critical_delta():
-    with pytest.raises(ll.ConvergenceError, match="no delta"):
-        ll.critical_delta(problem(), 10)
+    with pytest.raises(ll.errors.ConvergenceError, match="no delta"):
+        ll.analysis.critical_delta(problem(), 10)
 
 
 @pytest.mark.parametrize("activation", [None, "tanh"])
@@ -86,7 +88,7 @@ def test_the_law_of_finite_width(activation):
     y = rng.choice([-1.0, 1.0], (3000, 60))
     x = (1 + 0.5 * y)[:, :, None] * rng.normal(size=(3000, 60, d))
     losses = np.mean((y - sigma(x @ w.transpose(0, 2, 1)).mean(axis=2)) ** 2, axis=1) / 2
-    risk, K = ll.potentials(learner, d).risk(RHO), ll.finite_width(learner, RHO, d)
+    risk, K = ll.analysis.potentials(learner, d).risk(RHO), ll.analysis.finite_width(learner, RHO, d)
     error = losses.std() / math.sqrt(len(losses))
     assert abs(losses.mean() - risk - K / N) < 4 * error
     assert abs(losses.mean() - risk) > 8 * error  # control: without the correction
@@ -129,26 +131,26 @@ def test_distances_in_several_dimensions_use_the_best_plan():
 
 def test_histograms_of_norms():
     flow = ll.predict(problem(), ll.RadialFlow(d=40, nodes=48), times=np.array([0.0, 1.0]))
-    seen = ll.radial_density(flow, np.linspace(0, 3, 31))
+    seen = ll.analysis.radial_density(flow, np.linspace(0, 3, 31))
     np.testing.assert_allclose(seen.density.sum("radius") * 0.1, 1.0, atol=1e-9)
-    with pytest.raises(ll.InputError, match="increase"):
-        ll.radial_density(flow, [1.0, 0.5])
+    with pytest.raises(ll.errors.InputError, match="increase"):
+        ll.analysis.radial_density(flow, [1.0, 0.5])
 
 
 @pytest.mark.parametrize(
     ("act", "pattern"),
     [
-        (lambda: ll.potentials(problem(), 20).V(-1.0), "norms >= 0"),
-        (lambda: ll.potentials(problem(activation="relu"), 20).V(math.inf), "bounded"),
-        (lambda: ll.optimality_gap(problem(), (np.array([-0.1]), np.array([1.0])), 20), ">= 0"),
-        (lambda: ll.optimality_gap(problem(), (np.array([1.0]), np.array([-1.0])), 20), "weights >= 0"),
-        (lambda: ll.global_minimum(problem(rule={"weight_decay": 0.1})), "weight_decay=0"),
-        (lambda: ll.stationary_law(problem(), 20), "temperature > 0"),
-        (lambda: ll.finite_width(problem(), (np.array([math.inf]), np.array([1.0])), 20), "finite norms"),
+        (lambda: ll.analysis.potentials(problem(), 20).V(-1.0), "norms >= 0"),
+        (lambda: ll.analysis.potentials(problem(activation="relu"), 20).V(math.inf), "bounded"),
+        (lambda: ll.analysis.optimality_gap(problem(), (np.array([-0.1]), np.array([1.0])), 20), ">= 0"),
+        (lambda: ll.analysis.optimality_gap(problem(), (np.array([1.0]), np.array([-1.0])), 20), "weights >= 0"),
+        (lambda: ll.analysis.global_minimum(problem(rule={"weight_decay": 0.1})), "weight_decay=0"),
+        (lambda: ll.analysis.stationary_law(problem(), 20), "temperature > 0"),
+        (lambda: ll.analysis.finite_width(problem(), (np.array([math.inf]), np.array([1.0])), 20), "finite norms"),
         (lambda: ll.wasserstein(1, 2), "results"),
         (lambda: ll.wasserstein(xr.Dataset(), xr.Dataset()), "single units"),
     ],
 )
 def test_bad_measures_are_refused_in_words(act, pattern):
-    with pytest.raises(ll.InputError, match=pattern):
+    with pytest.raises(ll.errors.InputError, match=pattern):
         act()

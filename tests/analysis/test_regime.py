@@ -42,7 +42,7 @@ def test_words_say_what_remains():
     assert "does not hold" not in regime(0.0, 0.0).words
     assert "norm of Q" in regime(1.0, -1.4).words  # between our boundary and that of Veiga et al.
     assert "norm of Q" not in regime(0.0, -0.4).words
-    with pytest.raises(ll.InputError, match="kappa"):
+    with pytest.raises(ll.errors.InputError, match="kappa"):
         regime(-0.1, 0.0)
 
 
@@ -121,7 +121,7 @@ def test_regime_of_a_problem_is_in_numbers():
     assert batch.variance == pytest.approx(0.05)
     fields = {name: getattr(committee(), name) for name in ("teacher", "student", "loss", "start")}
     other = ll.Problem(**fields, algorithm=ll.GAMP())
-    with pytest.raises(ll.LimitUndefinedError, match="OnlineSGD"):
+    with pytest.raises(ll.errors.LimitUndefinedError, match="OnlineSGD"):
         regime_of(other, 100)
 
 

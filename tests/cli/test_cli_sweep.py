@@ -116,7 +116,7 @@ def test_values_of_a_grid_are_read_as_written(text, values):
     ],
 )
 def test_a_hostile_grid_is_refused_with_what_to_do(words, message):
-    with pytest.raises(ll.InputError) as error:
+    with pytest.raises(ll.errors.InputError) as error:
         grid_of(words)
     assert message in str(error.value)
     assert len(str(error.value)) < 400
@@ -222,11 +222,11 @@ def test_thresholds_take_a_problem():
     assert ll.thresholds(sign) == ll.thresholds(ll.RademacherPrior(), ll.Sign())
     ds = ll.sweep(ll.thresholds, sign, {"channel.flip": [0.0, 0.1]})
     assert float(ds["algorithmic"][0]) == ll.thresholds(sign).algorithmic
-    with pytest.raises(ll.InputError, match="single direction with a prior; got a Committee"):
+    with pytest.raises(ll.errors.InputError, match="single direction with a prior; got a Committee"):
         ll.thresholds(problem())
-    with pytest.raises(ll.InputError, match="a Problem alone"):
+    with pytest.raises(ll.errors.InputError, match="a Problem alone"):
         ll.thresholds(sign, ll.Sign())
-    with pytest.raises(ll.InputError, match="needs a channel"):
+    with pytest.raises(ll.errors.InputError, match="needs a channel"):
         ll.thresholds(ll.GaussianPrior())
 
 

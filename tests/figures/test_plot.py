@@ -235,7 +235,7 @@ def test_the_palette_has_eight_different_colours():
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_words(arguments, keywords, message):
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         plot(*arguments, **keywords)
 
 
@@ -244,9 +244,9 @@ def test_a_saved_figure_is_whole(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.read_bytes().rstrip().endswith(b"IEND\xaeB`\x82")
     assert save_figure(plot(ODE), tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
-    with pytest.raises(ll.InputError, match=r"a\.xyz"):
+    with pytest.raises(ll.errors.InputError, match=r"a\.xyz"):
         save_figure(plot(ODE), tmp_path / "a.xyz")
-    with pytest.raises(ll.ResultFileError, match="absent"):
+    with pytest.raises(ll.errors.ResultFileError, match="absent"):
         save_figure(plot(ODE), tmp_path / "absent" / "a.png")
 
 
@@ -259,7 +259,7 @@ def test_an_interrupted_save_keeps_the_old_file_and_leaves_no_other(tmp_path, mo
         raise interruption
 
     monkeypatch.setattr("os.replace", stop)
-    with pytest.raises((KeyboardInterrupt, ll.ResultFileError)):
+    with pytest.raises((KeyboardInterrupt, ll.errors.ResultFileError)):
         save_figure(plot(ODE), path)
     assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
     assert path.read_bytes() == b"old"

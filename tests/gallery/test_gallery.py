@@ -14,7 +14,6 @@ import pytest
 
 import limitlab as ll
 from limitlab.analysis.exits.exit_time import exit_time
-from limitlab.analysis.exits.formulas import plateau_of
 from limitlab.gallery import ENTRIES, run_entry
 from limitlab.gallery.committees import escape, escape_wide, plateau, second_layer, unify
 from limitlab.results.schema import dataset, overlap_dataset
@@ -117,11 +116,11 @@ def fake_wide(monkeypatch):
     """escape-wide with few points and made-up runs: they leave when the formula says (times ``late``)."""
     monkeypatch.setattr(escape_wide, "CURVE", [0.05, 0.1, 0.15])
     monkeypatch.setattr(escape_wide, "STARTS", 16)
-    monkeypatch.setattr(escape_wide, "exit_time", remembered)
+    monkeypatch.setattr(ll, "exit_time", remembered)
     settings = {"late": 1.0, "learns": True}
 
     def risks(problem, d, times, replicas):
-        of = plateau_of("a test", problem)
+        of = ll.analysis.plateau(problem)
         rng, start = np.random.default_rng(5), 1 + 1 / of.width
         if of.width > 1 and of.Gamma > 1 / 6:
             share = 1 - 0.1 * np.sin(np.minimum(times, 2.0))[:, None] + 0.01 * rng.standard_normal(replicas)
@@ -138,8 +137,8 @@ def fake_wide(monkeypatch):
     def predict(problem, limit, times):
         return simulate(problem, limit.d, times, limit.replicas, 0, "", None)
 
-    monkeypatch.setattr(escape_wide, "simulate", simulate)
-    monkeypatch.setattr(escape_wide, "predict", predict)
+    monkeypatch.setattr(ll, "simulate", simulate)
+    monkeypatch.setattr(ll, "predict", predict)
     return settings
 
 
@@ -185,10 +184,10 @@ def committee_path(p, times, tilt, rate=0.3):
 def plateau_data(rate=0.3):
     data = {}
     for p in plateau.WIDTHS:
-        problem, t = plateau.soft_committee(p, plateau.RATE[p], plateau.TILT), plateau.TIMES[p]
+        problem, t = ll.library.soft_committee(p, plateau.RATE[p], plateau.TILT), plateau.TIMES[p]
         data[f"ode_{p}"] = trajectory(problem, t, *committee_path(p, t, plateau.TILT), np.eye(p) + 0.2, float(p))
         data[f"sgd_{p}"] = scattered(data[f"ode_{p}"])
-    base = plateau.soft_committee(2, plateau.RATE[2], plateau.TILT)
+    base = ll.library.soft_committee(2, plateau.RATE[2], plateau.TILT)
 
     def flow(problem, tilt):
         path = committee_path(2, plateau.LONG, tilt, rate if np.isscalar(rate) else rate(tilt))

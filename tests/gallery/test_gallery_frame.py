@@ -70,7 +70,7 @@ def test_a_claim_that_fails_is_said_loudly_and_its_figure_and_data_are_kept(tmp_
 
 
 def test_an_entry_that_checks_nothing_is_refused(tmp_path):
-    with pytest.raises(ll.InputError, match="checked nothing"):
+    with pytest.raises(ll.errors.InputError, match="checked nothing"):
         run_entry(dataclasses.replace(FAKE, check=lambda data: []), tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
@@ -105,19 +105,19 @@ def test_a_second_run_replaces_the_files_and_keeps_foreign_ones(tmp_path):
 def test_a_file_in_place_of_the_folder_is_refused_before_the_computation(tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
-    with pytest.raises(ll.ResultFileError, match="is a file"):
+    with pytest.raises(ll.errors.ResultFileError, match="is a file"):
         run_entry(dataclasses.replace(FAKE, compute=lambda progress: 1 / 0), path)
     assert path.read_text() == "mine"
 
 
 def test_a_result_may_not_be_named_like_a_path(tmp_path):
     entry = dataclasses.replace(FAKE, compute=lambda progress: {"../x": compute(None)["ode"]})
-    with pytest.raises(ll.InputError, match=r"\.\./x"):
+    with pytest.raises(ll.errors.InputError, match=r"\.\./x"):
         run_entry(entry, tmp_path / "y")
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ll.InputError, match=r"'escap'.*escape-wide.*Did you mean 'escape'"):
+    with pytest.raises(ll.errors.InputError, match=r"'escap'.*escape-wide.*Did you mean 'escape'"):
         run_entry("escap", "nowhere")
 
 

@@ -154,8 +154,8 @@ def width_data(K=7.0, drawn=-1.0, trained=-1.0, atoms=1, level=2.7):
 def noisy_data(temperature=1.0, stops=0.0, slow=1.0, rises=0.0):
     """Gaussian densities that relax to the stationary law; SGD's norms are quantiles of them."""
     m = noisy
-    rest, hot = (ll.stationary_law(m.problem(T), m.D, 400) for T in (m.TEMPERATURE, 2 * m.TEMPERATURE))
-    law = ll.stationary_law(m.problem(temperature * m.TEMPERATURE), m.D, 400)
+    rest, hot = (ll.analysis.stationary_law(m.problem(T), m.D, 400) for T in (m.TEMPERATURE, 2 * m.TEMPERATURE))
+    law = ll.analysis.stationary_law(m.problem(temperature * m.TEMPERATURE), m.D, 400)
     radius, quantiles = rest.radius.values, (np.arange(m.WIDTH) + 0.5) / m.WIDTH
     start = np.exp(-(((radius - 0.8) / 0.1) ** 2) / 2)
 
@@ -398,7 +398,7 @@ def test_the_trap_of_the_bad_activation():
     c, A = bad_activation.pull()
     assert c == pytest.approx(9 / math.sqrt(2 * math.pi))
     assert A == pytest.approx(4.5 * (5.25**2 + 0.75**2) / 2)
-    stuck = ll.optimality_gap(bad_activation.problem(0.1), 0.0, math.inf)
+    stuck = ll.analysis.optimality_gap(bad_activation.problem(0.1), 0.0, math.inf)
     assert stuck.risk == pytest.approx(bad_activation.TRAPPED, abs=1e-12)
 
 

@@ -44,7 +44,7 @@ def test_a_large_result_is_read_and_one_beyond_memory_is_not(tmp_path, monkeypat
     path = store.save(big, tmp_path / "a.nc")
     assert store.load(path).identical(big)
     monkeypatch.setattr(store, "available_memory", lambda: 1e7)
-    with pytest.raises(ll.ResultFileError, match=r"needs 0\.03\d+ GB of memory and 0\.01 GB are free"):
+    with pytest.raises(ll.errors.ResultFileError, match=r"needs 0\.03\d+ GB of memory and 0\.01 GB are free"):
         store.load(path)
 
 
@@ -52,11 +52,11 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path):
     import limitlab as ll
     from limitlab.results.files import save
 
-    with pytest.raises(ll.InputError, match="5000000"):
+    with pytest.raises(ll.errors.InputError, match="5000000"):
         save(good_result(listed=[0.125] * 800_000), tmp_path / "a.nc")
-    with pytest.raises(ll.InputError, match="cannot be saved"):
+    with pytest.raises(ll.errors.InputError, match="cannot be saved"):
         save(good_result().assign_coords({"\x1b[31m": 1.0}), tmp_path / "a.nc")
-    with pytest.raises(ll.SpecError, match="at most 1000000"):
+    with pytest.raises(ll.errors.SpecError, match="at most 1000000"):
         ll.save_spec(ll.Problem(teacher=ll.SparseTarget("z1" + "+z1" * 400_000)), tmp_path / "a.toml")
     assert not list(tmp_path.iterdir())
 

@@ -268,12 +268,12 @@ def test_landscape_is_the_potential_of_state_evolution():
 
 def test_phase_diagram():
     problem = glm(ll.GaussBernoulliPrior(0.5), ll.GaussianNoise(), 1.0)
-    ds = ll.phase_diagram(problem, "teacher.prior.density", [0.2, 0.4], [0.1, 0.3, 0.5, 0.7])
+    ds = ll.analysis.phase_diagram(problem, "teacher.prior.density", [0.2, 0.4], [0.1, 0.3, 0.5, 0.7])
     assert ds.phase.values.tolist() == [[0, 1, 2, 2], [0, 0, 1, 2]]
     np.testing.assert_allclose(ds.information, [0.2, 0.4])
     assert np.all(ds.mse_bayes <= ds.mse_amp + 1e-12)
     with pytest.raises(InputError, match="is not a field"):
-        ll.phase_diagram(problem, "teacher.prior.sparsity", [0.2], [0.1])
+        ll.analysis.phase_diagram(problem, "teacher.prior.sparsity", [0.2], [0.1])
 
 
 def test_refusals():

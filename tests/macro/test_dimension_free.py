@@ -184,7 +184,7 @@ def test_flow_is_the_gradient_flow_of_the_risk(activation):
 @pytest.mark.parametrize(("activation", "k"), [("relu", 1), ("square", 2)])
 def test_homogeneous_activations_conserve(activation, k):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ll.RepresentationWarning)
+        warnings.simplefilter("ignore", ll.errors.RepresentationWarning)
         ds = ll.predict(problem("z1 + z1*z2", activation), ll.DimensionFree(nodes=24), [0.5, 1.0, 2.0])
         shifted = ll.predict(
             problem("z1 + z1*z2", f"shifted({activation}, 0.5)"), ll.DimensionFree(nodes=24), [0.5, 1.0, 2.0]
@@ -381,7 +381,7 @@ def test_mean_field_refines_the_law_of_s_as_well():
 
 def test_no_other_coordinates_at_all():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ll.AccuracyWarning)
+        warnings.simplefilter("ignore", ll.errors.AccuracyWarning)
         ds = ll.predict(problem("z1 + z1*z2"), ll.MeanField(d=2), [0.5])
     assert ds.status.item() == "ok" and np.all(np.isfinite(ds.fourier))
 
@@ -408,11 +408,11 @@ def test_pair_escapes_at_finite_dimension_as_linear_theory_says():
 
 
 def test_says_before_the_run_what_can_never_be_learned():
-    with pytest.warns(ll.RepresentationWarning, match=r"z1\*z2.*odd.*shifted"):
+    with pytest.warns(ll.errors.RepresentationWarning, match=r"z1\*z2.*odd.*shifted"):
         ds = ll.predict(problem("z1 + z1*z2", "tanh"), ll.DimensionFree(nodes=12), [1.0])
     assert "never represent z1*z2" in ds.attrs["note"]
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ll.RepresentationWarning)
+        warnings.simplefilter("error", ll.errors.RepresentationWarning)
         ll.predict(problem("z1 + z1*z2*z3", "tanh"), ll.DimensionFree(nodes=12), [1.0])
 
 
@@ -428,24 +428,24 @@ def test_says_before_the_run_what_can_never_be_learned():
     ],
 )
 def test_limit_says_what_it_needs(change, words):
-    with pytest.raises(ll.LimitUndefinedError, match=words):
+    with pytest.raises(ll.errors.LimitUndefinedError, match=words):
         ll.predict(dataclasses.replace(problem("z1"), **change), ll.DimensionFree(), [1.0])
 
 
 def test_bad_limits():
-    with pytest.raises(ll.InputError, match="multiple of 12"):
+    with pytest.raises(ll.errors.InputError, match="multiple of 12"):
         ll.DimensionFree(nodes=13)
-    with pytest.raises(ll.InputError, match="tolerance"):
+    with pytest.raises(ll.errors.InputError, match="tolerance"):
         ll.DimensionFree(tolerance=0.0)
-    with pytest.raises(ll.LimitUndefinedError, match=r"MeanField\(d=100\)"):
+    with pytest.raises(ll.errors.LimitUndefinedError, match=r"MeanField\(d=100\)"):
         ll.predict(problem("z1"), ll.MeanField(), [1.0])
-    with pytest.raises(ll.LimitUndefinedError, match="latent"):
+    with pytest.raises(ll.errors.LimitUndefinedError, match="latent"):
         ll.predict(problem(STAIRCASE), ll.MeanField(d=2), [1.0])
 
 
 def test_divergence_is_a_status():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ll.RepresentationWarning)
+        warnings.simplefilter("ignore", ll.errors.RepresentationWarning)
         ds = ll.predict(
             problem("100*z1*z2*z3 + z1", "hermite(3)", law="gaussian"), ll.DimensionFree(nodes=12), [1e-4, 50.0]
         )

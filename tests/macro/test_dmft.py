@@ -120,19 +120,19 @@ def test_going_on_from_a_state_is_a_run_from_the_start(tmp_path):
     whole = ll.predict(problem, limit, [0.1, 0.33, 0.6])
     short, state = limit.run(problem, [0.1, 0.33])
     np.testing.assert_allclose(short.m, whole.m[:2], atol=1e-12)
-    loaded = ll.DMFTState.load(state.save(tmp_path / "state.npz"))
+    loaded = ll.analysis.DMFTState.load(state.save(tmp_path / "state.npz"))
     assert loaded.steps == 33
     longer, state = limit.resume(problem, loaded, [0.1, 0.33, 0.6])
     for name in ("m", "C", "R", "train_loss", "residual"):
         np.testing.assert_allclose(longer[name], whole[name], atol=1e-9)
     assert state.steps == 60
-    with pytest.raises(ll.InputError, match="same settings"):
+    with pytest.raises(ll.errors.InputError, match="same settings"):
         DMFT(trajectories=N, batches=2, seed=1).resume(problem, state, [0.6])
-    with pytest.raises(ll.InputError, match="same problem"):
+    with pytest.raises(ll.errors.InputError, match="same problem"):
         limit.resume(descent(ll.GradientDescent(ETA)), state, [0.6])
     (tmp_path / "other.npz").write_bytes(b"not a state")
-    with pytest.raises(ll.ResultFileError, match="not a state of DMFT"):
-        ll.DMFTState.load(tmp_path / "other.npz")
+    with pytest.raises(ll.errors.ResultFileError, match="not a state of DMFT"):
+        ll.analysis.DMFTState.load(tmp_path / "other.npz")
 
 
 def test_the_identity_leaves_the_mean_as_it_is():
@@ -300,20 +300,20 @@ def test_a_run_that_outgrows_its_room_goes_on():
     ],
 )
 def test_bad_settings_are_refused_in_words(make, message):
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         make()
 
 
 def test_a_loss_with_kinks_needs_the_identity():
     problem = descent(ll.GradientDescent(ETA), loss=ll.AmplitudeLoss())
     DMFT().check(problem)
-    with pytest.raises(ll.LimitUndefinedError, match="loss with kinks"):
+    with pytest.raises(ll.errors.LimitUndefinedError, match="loss with kinks"):
         DMFT(identity=False).check(problem)
 
 
 def test_a_step_that_is_too_long_warns_and_diverges():
     problem = descent(ll.GradientDescent(0.5))
-    with pytest.warns(ll.AccuracyWarning, match="DMFT: learning_rate=0.5 is above the stability limit"):
+    with pytest.warns(ll.errors.AccuracyWarning, match="DMFT: learning_rate=0.5 is above the stability limit"):
         seen = ll.predict(problem, DMFT(trajectories=N, batches=2), [0.0, 0.5, 5.0])
     assert set(seen.status.values) == {"diverged"}
     assert np.all(np.isfinite(seen.m[0]))
@@ -345,6 +345,6 @@ def test_without_a_sign_no_overlap_grows_from_zero():
 )
 def test_what_few_trajectories_cannot_do_is_said_before(limit, rate, start, pattern):
     learner = ll.library.descent_phase_retrieval(1.0, ll.GradientDescent(rate), overlap=start)
-    with pytest.warns(ll.AccuracyWarning, match=pattern) as told:
+    with pytest.warns(ll.errors.AccuracyWarning, match=pattern) as told:
         ll.predict(learner, limit, times=np.array([0.0, rate]))
     assert len(told) == 1  # one warning, not one a batch or a cause

@@ -154,7 +154,7 @@ def test_different_structures_are_refused():
     assert None not in keys.values()
     assert len({limit.family_key(one[0]), *keys.values()}) == len(keys) + 1
     for other in others.values():
-        with pytest.raises(ll.InputError, match="numbers only"):
+        with pytest.raises(ll.errors.InputError, match="numbers only"):
             limit.family([*one[:7], other], TIMES)
 
 
@@ -166,19 +166,19 @@ def test_what_cannot_be_in_a_family_has_no_key():
     assert limit.family_key(committee(weight_decay=0.1)) is None
     assert limit.family_key(committee(start=ll.RandomStart(second_layer="gaussian"))) is None
     assert limit.family_key(ll.Problem(teacher=ll.SingleIndex(prior=ll.GaussianPrior()))) is None
-    with pytest.raises(ll.InputError, match="numbers only"):
+    with pytest.raises(ll.errors.InputError, match="numbers only"):
         limit.family([committee(weight_decay=0.1)] * 8, TIMES)
 
 
 def test_a_limit_that_is_not_defined_is_refused_for_all():
     problems = [committee(learning_rate=0.1 * n, student="sign") for n in range(1, 9)]
-    with pytest.raises(ll.LimitUndefinedError, match="gradient"):
+    with pytest.raises(ll.errors.LimitUndefinedError, match="gradient"):
         ll.OverlapODE().family(problems, TIMES)
 
 
 def test_a_poor_quadrature_is_said_once():
     problems = spread(student="piecewise((-1, -1), (1, 1))", p=1, k=1, start=ll.InformedStart(overlap=0.4))
-    with pytest.warns(ll.AccuracyWarning, match="estimated error") as said:
+    with pytest.warns(ll.errors.AccuracyWarning, match="estimated error") as said:
         points = ll.OverlapODE(rtol=1e-5).family(problems, [0.1])
     assert len(said) == 1
     assert points[0].attrs["quadrature_error"] > 1e-5

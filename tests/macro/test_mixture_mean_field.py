@@ -214,14 +214,14 @@ def test_bad_input_is_refused_in_words():
     assert "RadialFlow()" in ll.limits(problem)["MeanField"]
     custom = mixture(inputs=ll.CustomInputs(lambda key, count, d: (jnp.ones((count, 2)), jnp.ones(count))))
     assert "RadialFlow" not in ll.limits(custom)["MeanField"]
-    with pytest.raises(ll.InputError, match=r"shape \(16, 20\)"):
+    with pytest.raises(ll.errors.InputError, match=r"shape \(16, 20\)"):
         ll.predict(custom, ll.MeanField(d=D), [0.1])
-    with pytest.raises(ll.LimitUndefinedError, match='gradients="samples"'):
+    with pytest.raises(ll.errors.LimitUndefinedError, match='gradients="samples"'):
         ll.predict(mixture(activation="tanh"), ll.MeanField(d=D, gradients="closed"), [0.1])
-    with pytest.raises(ll.InputError, match="at least 8"):
+    with pytest.raises(ll.errors.InputError, match="at least 8"):
         ll.predict(problem, ll.MeanField(d=D, particles=4), [0.1])
     for wrong in ({"gradients": "exact"}, {"samples": 0}, {"step": 0.0}, {"rtol": 1.0}):
-        with pytest.raises(ll.InputError):
+        with pytest.raises(ll.errors.InputError):
             ll.MeanField(d=D, **wrong)
 
 

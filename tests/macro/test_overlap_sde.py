@@ -275,14 +275,14 @@ def test_half_the_step_gives_the_same_law():
 
 def test_linear_noise_is_the_variance_of_the_paths_at_large_d():
     d = 10**5
-    linear = ll.linear_noise(square(), d, TIMES)
+    linear = ll.analysis.linear_noise(square(), d, TIMES)
     m = overlap(ll.predict(square(), OverlapSDE(d=d, replicas=PATHS, seed=5), TIMES))
     centred = m - m.mean(0)
     ratio = (centred**2).mean(0) / linear.variance("M[0,0]")
     error = np.sqrt(((centred**4).mean(0) / (centred**2).mean(0) ** 2 - 1) / len(m))
     assert np.max(np.abs((ratio - 1) / error)) < 4
     assert np.min(abs(ratio * 1.4 - 1) / error) > 4  # control
-    early = ll.linear_noise(square(), d, [1e-7]).variance("M[0,0]")[0]
+    early = ll.analysis.linear_noise(square(), d, [1e-7]).variance("M[0,0]")[0]
     assert early / (1e-7 * 0.05 / d) == pytest.approx(closed_sigma(0.3, 0.05, 0.2), rel=1e-4)
 
 
@@ -353,15 +353,15 @@ def test_one_compilation_serves_other_numbers(monkeypatch):
 
 
 def test_bad_requests_are_refused_in_words():
-    with pytest.raises(ll.InputError, match=r"OverlapSDE.d must be at least 2.*got 1"):
+    with pytest.raises(ll.errors.InputError, match=r"OverlapSDE.d must be at least 2.*got 1"):
         ll.predict(square(), OverlapSDE(d=1), [0.1])
     for field, value in (("d", 0), ("replicas", 0), ("samples", 1), ("step", 0.0), ("seed", -1), ("method", "x")):
-        with pytest.raises(ll.InputError, match=rf"OverlapSDE.{field} must be"):
+        with pytest.raises(ll.errors.InputError, match=rf"OverlapSDE.{field} must be"):
             OverlapSDE(**{field: value})
-    with pytest.raises(ll.LimitUndefinedError, match="OverlapSDE needs Gaussian inputs"):
+    with pytest.raises(ll.errors.LimitUndefinedError, match="OverlapSDE needs Gaussian inputs"):
         ll.predict(eqx.tree_at(lambda p: p.inputs, square(), ll.Hypercube()), OverlapSDE(), [0.1])
-    with pytest.raises(ll.ConvergenceError, match="linear_noise diverged at t="):
-        ll.linear_noise(square(learning_rate=1.0, spherical=False), 100, [50.0])
+    with pytest.raises(ll.errors.ConvergenceError, match="linear_noise diverged at t="):
+        ll.analysis.linear_noise(square(learning_rate=1.0, spherical=False), 100, [50.0])
 
 
 @pytest.mark.slow

@@ -257,21 +257,21 @@ HOT = problem(0.5, rule={"temperature": 0.002, "weight_decay": 0.1})
 
 
 def test_the_free_energy_falls_to_that_of_the_law_at_rest():
-    rest = ll.stationary_law(HOT, d=20)
+    rest = ll.analysis.stationary_law(HOT, d=20)
     flow = ll.predict(HOT, ll.RadialFlow(d=20), times=np.array([0.0, 0.1, 0.5, 1.0, 5.0, 60.0]))
     assert np.all(np.diff(flow.free_energy.values) < 0)
     assert float(flow.free_energy[-1]) == pytest.approx(float(rest.free_energy), abs=1e-9)
     assert float(flow.risk[-1]) == pytest.approx(float(rest.risk), abs=1e-6)
     assert flow.attrs["mass_error"] < 1e-12 and float(flow.density.min()) >= 0
     assert float(ll.wasserstein(flow.isel(time=[-1]), rest)) < 0.005
-    hotter = ll.stationary_law(replaced(HOT, {"algorithm.temperature": 0.004}), d=20)  # control
+    hotter = ll.analysis.stationary_law(replaced(HOT, {"algorithm.temperature": 0.004}), d=20)  # control
     assert float(ll.wasserstein(flow.isel(time=[-1]), hotter)) > 0.02
 
 
 def test_the_law_at_rest_solves_its_equation():
-    rest = ll.stationary_law(HOT, d=20, cells=1500)
+    rest = ll.analysis.stationary_law(HOT, d=20, cells=1500)
     r, density = rest.radius.values, rest.density.values
-    psi = ll.potentials(HOT, 20).psi(r, (r, density))
+    psi = ll.analysis.potentials(HOT, 20).psi(r, (r, density))
     log = 19 * np.log(r) - (psi + 0.1 * r**2 / 2) / 0.002
     boltzmann = np.exp(log - log.max())
     boltzmann = boltzmann / boltzmann.sum() / (r[1] - r[0])
@@ -302,7 +302,7 @@ def test_mass_that_leaves_the_grid_is_a_status():
     ],
 )
 def test_what_the_limit_does_not_know_is_said(learner, limit, pattern):
-    with pytest.raises(ll.LimitUndefinedError, match=pattern):
+    with pytest.raises(ll.errors.LimitUndefinedError, match=pattern):
         ll.predict(learner, limit, times=np.array([1.0]))
 
 
@@ -326,7 +326,7 @@ def test_what_the_limit_does_not_know_is_said(learner, limit, pattern):
     ],
 )
 def test_bad_values_are_refused_in_words(make, pattern):
-    with pytest.raises(ll.InputError, match=pattern):
+    with pytest.raises(ll.errors.InputError, match=pattern):
         make()
 
 

@@ -354,15 +354,15 @@ def test_what_cannot_be_learned_is_told():
 
 
 def test_bad_inputs_are_refused_in_words():
-    with pytest.raises(ll.InputError, match="d >= 2, the number of latent"):
+    with pytest.raises(ll.errors.InputError, match="d >= 2, the number of latent"):
         ll.simulate(sparse(), 1, [0.0])
-    with pytest.raises(ll.InputError, match="Leave representation out"):
+    with pytest.raises(ll.errors.InputError, match="Leave representation out"):
         ll.simulate(sparse(), D, [0.0], representation="overlaps")
-    with pytest.raises(ll.InputError, match="reduced by z\\^2 = 1"):
+    with pytest.raises(ll.errors.InputError, match="reduced by z\\^2 = 1"):
         ll.simulate(dataclasses.replace(sparse(), inputs=ll.Gaussian()), D, [0.0])
-    with pytest.raises(ll.InputError, match="fewer replicas, times or latent"):
+    with pytest.raises(ll.errors.InputError, match="fewer replicas, times or latent"):
         ll.simulate(sparse("*".join(f"z{i}" for i in range(1, 21))), 30, np.arange(100.0), replicas=100)
-    with pytest.raises(ll.InputError, match="GiB"):
+    with pytest.raises(ll.errors.InputError, match="GiB"):
         ll.simulate(sparse(), 10**9, [0.0], replicas=100)
 
 

@@ -40,7 +40,7 @@ def test_eigenvalues_and_the_composed_kernel_are_those_of_the_matrix_over_all_in
 
 def test_risk_and_coefficients_are_those_over_all_inputs():
     d, n, penalty, one = 7, 40, 1e-3, problem(variance=0.2)
-    found = ll.kernel_ridge(one, d, [n], penalty=penalty, replicas=2, seed=3)
+    found = ll.analysis.kernel_ridge(one, d, [n], penalty=penalty, replicas=2, seed=3)
     values, every = _kernel_values(one, d, None), cube_points(d)
     h = one.teacher.values[np.arange(2**d) % 4]
     for replica in range(2):
@@ -54,7 +54,7 @@ def test_risk_and_coefficients_are_those_over_all_inputs():
 
 def test_a_degree_costs_its_power_of_the_dimension():
     """At n = 10 d the linear term is learned, the product of three hardly at all; at n = d^2 that of two in part."""
-    found = ll.kernel_ridge(problem("z1 + z1*z2 + z1*z2*z3"), 20, [200, 400], replicas=2)
+    found = ll.analysis.kernel_ridge(problem("z1 + z1*z2 + z1*z2*z3"), 20, [200, 400], replicas=2)
     learned = found.fourier.mean("replica")
     assert float(learned.sel(term="z1")[0]) > 0.85
     assert abs(float(learned.sel(term="z1*z2*z3")[0])) < 0.1
@@ -63,35 +63,35 @@ def test_a_degree_costs_its_power_of_the_dimension():
 
 
 def test_the_chosen_penalty_is_no_worse_than_a_given_one():
-    best = ll.kernel_ridge(problem(), 15, [60], replicas=2)
+    best = ll.analysis.kernel_ridge(problem(), 15, [60], replicas=2)
     assert "least true risk" in best.attrs["penalties"]
     for penalty in (1e-6, 1e-2):
-        given = ll.kernel_ridge(problem(), 15, [60], penalty=penalty, replicas=2)
+        given = ll.analysis.kernel_ridge(problem(), 15, [60], penalty=penalty, replicas=2)
         assert float(best.risk.mean()) <= float(given.risk.mean()) + 1e-3
 
 
 def test_a_given_kernel_is_used():
-    linear = ll.kernel_ridge(problem(), 15, [400], kernel=lambda rho: 1 + rho, penalty=1e-6, replicas=1)
+    linear = ll.analysis.kernel_ridge(problem(), 15, [400], kernel=lambda rho: 1 + rho, penalty=1e-6, replicas=1)
     assert float(linear.fourier.sel(term="z1*z2")[0, 0]) == pytest.approx(0, abs=1e-8)
     assert float(linear.fourier.sel(term="z1")[0, 0]) == pytest.approx(1, abs=0.3)
 
 
 def test_data_do_not_depend_on_the_other_sizes():
-    one = ll.kernel_ridge(problem(), 10, [20, 40], penalty=1e-3, replicas=1)
-    two = ll.kernel_ridge(problem(), 10, [40], penalty=1e-3, replicas=3)
+    one = ll.analysis.kernel_ridge(problem(), 10, [20, 40], penalty=1e-3, replicas=1)
+    two = ll.analysis.kernel_ridge(problem(), 10, [40], penalty=1e-3, replicas=3)
     assert float(one.risk[1, 0]) == float(two.risk[0, 0])
 
 
 def test_bad_inputs_are_refused_in_words():
-    with pytest.raises(ll.InputError, match="SparseTarget"):
-        ll.kernel_ridge(dataclasses.replace(problem(), teacher=ll.Committee(width=1)), 10, [10])
-    with pytest.raises(ll.InputError, match="increase strictly"):
-        ll.kernel_ridge(problem(), 10, [20, 10])
-    with pytest.raises(ll.InputError, match="positive definite"):
-        ll.kernel_ridge(problem(), 10, [20], kernel=lambda rho: 1 - rho + 1e-9, penalty=1e-9)
-    with pytest.raises(ll.InputError, match="GiB"):
-        ll.kernel_ridge(problem(), 10, [10**6])
-    with pytest.raises(ll.InputError, match="penalty"):
-        ll.kernel_ridge(problem(), 10, [10], penalty=0.0)
-    with pytest.raises(ll.InputError, match="student"):
-        ll.kernel_ridge(dataclasses.replace(problem(), student=None), 10, [10])
+    with pytest.raises(ll.errors.InputError, match="SparseTarget"):
+        ll.analysis.kernel_ridge(dataclasses.replace(problem(), teacher=ll.Committee(width=1)), 10, [10])
+    with pytest.raises(ll.errors.InputError, match="increase strictly"):
+        ll.analysis.kernel_ridge(problem(), 10, [20, 10])
+    with pytest.raises(ll.errors.InputError, match="positive definite"):
+        ll.analysis.kernel_ridge(problem(), 10, [20], kernel=lambda rho: 1 - rho + 1e-9, penalty=1e-9)
+    with pytest.raises(ll.errors.InputError, match="GiB"):
+        ll.analysis.kernel_ridge(problem(), 10, [10**6])
+    with pytest.raises(ll.errors.InputError, match="penalty"):
+        ll.analysis.kernel_ridge(problem(), 10, [10], penalty=0.0)
+    with pytest.raises(ll.errors.InputError, match="student"):
+        ll.analysis.kernel_ridge(dataclasses.replace(problem(), student=None), 10, [10])

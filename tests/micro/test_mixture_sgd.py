@@ -224,23 +224,23 @@ def test_a_run_that_diverges_says_so():
 
 
 def test_bad_input_is_refused_in_words(monkeypatch):
-    with pytest.raises(ll.InputError, match="representation"):
+    with pytest.raises(ll.errors.InputError, match="representation"):
         ll.simulate(mixture(), d=D, times=[0.1], representation="overlaps")
-    with pytest.raises(ll.InputError, match=r"0 <= delta < 1"):
+    with pytest.raises(ll.errors.InputError, match=r"0 <= delta < 1"):
         ll.IsotropicMixture(delta=1.0)
-    with pytest.raises(ll.InputError, match="temperature"):
+    with pytest.raises(ll.errors.InputError, match="temperature"):
         mixture(temperature=-0.1)
-    with pytest.raises(ll.InputError, match="finite with increasing x"):
+    with pytest.raises(ll.errors.InputError, match="finite with increasing x"):
         mixture(activation=ll.piecewise((0.5, -2.5), (float("nan"), 7.5)))
-    with pytest.raises(ll.InputError, match=r"shape \(16, 5\)"):
+    with pytest.raises(ll.errors.InputError, match=r"shape \(16, 5\)"):
         ll.simulate(mixture(inputs=ll.CustomInputs(lambda k, n, d: (jnp.ones((n, 2)), jnp.ones(n)))), d=D, times=[0.1])
-    with pytest.raises(ll.InputError, match="finite x and y"):
+    with pytest.raises(ll.errors.InputError, match="finite x and y"):
         ll.simulate(
             mixture(inputs=ll.CustomInputs(lambda k, n, d: (jnp.ones((n, d)) * jnp.nan, jnp.ones(n)))), d=D, times=[0.1]
         )
-    with pytest.raises(ll.InputError, match="GiB"):
+    with pytest.raises(ll.errors.InputError, match="GiB"):
         ll.simulate(mixture(p=10**6), d=10**6, times=[0.0])
-    with pytest.raises(ll.InputError, match="needs a teacher with directions"):
+    with pytest.raises(ll.errors.InputError, match="needs a teacher with directions"):
         ll.simulate(dataclasses.replace(mixture(), start=ll.InformedStart(overlap=0.3)), d=D, times=[0.1])
     monkeypatch.setattr(views, "MODEST", 3)
     assert "r" not in ll.simulate(mixture(), d=D, times=[0.0])
@@ -257,5 +257,5 @@ def test_a_sampler_that_ignores_its_key_is_refused():
         start=ll.RandomStart(),
         algorithm=ll.OnlineSGD(learning_rate=1.0),
     )
-    with pytest.raises(ll.InputError, match="every key"):
+    with pytest.raises(ll.errors.InputError, match="every key"):
         ll.simulate(frozen, d=4, times=[0.1])

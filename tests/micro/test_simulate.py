@@ -215,7 +215,7 @@ def test_a_huge_dimension_costs_nothing():
 
 
 def test_weights_that_do_not_fit_are_refused_with_a_remedy():
-    with pytest.raises(ll.InputError, match="overlaps"):
+    with pytest.raises(ll.errors.InputError, match="overlaps"):
         ll.simulate(committee(), 10**10, [1.0], replicas=100)
 
 
@@ -243,5 +243,5 @@ def test_a_second_simulation_of_the_same_shape_compiles_nothing():
 
 @pytest.mark.parametrize("rate", [1e-20, 1e-310])
 def test_more_steps_than_can_be_counted_are_refused(rate):
-    with pytest.raises(ll.InputError, match=r"within 2\^53 steps"):
+    with pytest.raises(ll.errors.InputError, match=r"within 2\^53 steps"):
         ll.simulate(committee(learning_rate=rate), d=5, times=[0.0, 0.1])

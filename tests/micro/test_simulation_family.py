@@ -84,7 +84,7 @@ def test_who_may_be_in_a_family():
         family_key(ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), algorithm=ll.GAMP()), 100, TIMES),
     ):
         assert alone is None
-    with pytest.raises(ll.InputError, match="numbers only"):
+    with pytest.raises(ll.errors.InputError, match="numbers only"):
         family([one, committee(p=3)], [0, 1], 20, TIMES)
 
 

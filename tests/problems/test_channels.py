@@ -278,7 +278,7 @@ def test_a_density_too_narrow_for_the_rule_is_warned_about():
         y, w, V = jnp.array([0.3, 1.1, 2.0]), jnp.array([0.2, -0.5, 0.9]), jnp.ones(3)
         return float(jnp.max(jnp.abs(custom.output(y, w, V).g - ll.Modulus(width**2).output(y, w, V).g)))
 
-    with pytest.warns(ll.AccuracyWarning, match="narrower in z") as told:
+    with pytest.warns(ll.errors.AccuracyWarning, match="narrower in z") as told:
         narrow = noisy_modulus(0.03)
     assert len(told) == 1 and error(narrow, 0.03) > 1e-5
     with warnings.catch_warnings():

@@ -110,13 +110,13 @@ def test_a_custom_loss_equals_the_built_in_one():
     ],
 )
 def test_a_custom_loss_that_is_not_convex_or_hides_a_kink_is_refused(function, kinks, message):
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         CustomLoss(function, kinks=kinks)
 
 
 def test_bad_parameters_are_refused():
     for make in (lambda: HuberLoss(0.0), lambda: PseudoHuberLoss(-1.0), lambda: CustomLoss(jnp.exp, of="label")):
-        with pytest.raises(ll.InputError, match="must be"):
+        with pytest.raises(ll.errors.InputError, match="must be"):
             make()
 
 
@@ -126,7 +126,7 @@ def test_a_custom_loss_has_a_hash_but_cannot_be_saved(tmp_path):
 
     first, second = (problem(CustomLoss(f)) for f in (lambda t: jnp.exp(-t), lambda t: jnp.exp(-2 * t)))
     assert ll.spec_hash(first) != ll.spec_hash(second)
-    with pytest.raises(ll.SpecError):
+    with pytest.raises(ll.errors.SpecError):
         ll.save_spec(first, tmp_path / "problem.toml")
     ll.save_spec(problem(PseudoHuberLoss(0.5)), tmp_path / "problem.toml")
     assert ll.load_spec(tmp_path / "problem.toml").loss == PseudoHuberLoss(0.5)

@@ -72,7 +72,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_refused_in_words(name):
     make, words = BAD[name]
-    with pytest.raises(ll.InputError) as caught:
+    with pytest.raises(ll.errors.InputError) as caught:
         make()
     for word in words:
         assert word in str(caught.value), str(caught.value)
@@ -80,7 +80,7 @@ def test_bad_input_is_refused_in_words(name):
 
 def test_a_missing_part_is_named():
     problem = ll.Problem(teacher=ll.Committee(width=1), algorithm=ll.OnlineSGD(learning_rate=0.1))
-    with pytest.raises(ll.InputError, match=r"Problem\.student"):
+    with pytest.raises(ll.errors.InputError, match=r"Problem\.student"):
         ll.simulate(problem, 10, [0.1])
 
 
@@ -97,7 +97,7 @@ def test_limits_say_why_they_do_not_apply_and_what_to_try():
     assert "sample_ratio=2.0" in why
     assert "fresh sample" in why
     assert ll.limits(committee())["OverlapODE"] == "applies"
-    with pytest.raises(ll.LimitUndefinedError):
+    with pytest.raises(ll.errors.LimitUndefinedError):
         ll.predict(fixed, ll.OverlapODE(), [1.0])
 
 

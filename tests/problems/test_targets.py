@@ -130,7 +130,7 @@ WRONG = {
 @pytest.mark.parametrize("text", WRONG)
 def test_an_error_points_at_the_character(text):
     at, words = WRONG[text]
-    with pytest.raises(ll.InputError) as error:
+    with pytest.raises(ll.errors.InputError) as error:
         SparseTarget(text)
     message, shown, caret = str(error.value).split("\n")
     assert words in message
@@ -141,7 +141,7 @@ def test_an_error_points_at_the_character(text):
 
 def test_a_long_text_is_shown_around_the_error():
     text = "z1 + " * 100 + "oops" + " + z1" * 100
-    with pytest.raises(ll.InputError) as error:
+    with pytest.raises(ll.errors.InputError) as error:
         SparseTarget(text)
     _, shown, caret = str(error.value).split("\n")
     assert shown[caret.index("^") :].startswith("oops")
@@ -150,13 +150,13 @@ def test_a_long_text_is_shown_around_the_error():
 
 @pytest.mark.parametrize("text", ["", "   ", "0", "z1 - z1", "0*z1", "1e300*1e300*z1", "z1 + (1e308*10 - 1e308*10)*z2"])
 def test_nothing_zero_and_infinite_are_refused_in_words(text):
-    with pytest.raises(ll.InputError, match=r"empty|nothing is left|not finite|too large"):
+    with pytest.raises(ll.errors.InputError, match=r"empty|nothing is left|not finite|too large"):
         SparseTarget(text)
 
 
 @pytest.mark.parametrize("value", [None, 3, ["z1"], {"z1": 1}, b"z1"])
 def test_other_things_than_texts_are_refused(value):
-    with pytest.raises(ll.InputError, match=r"SparseTarget\.text must be a text"):
+    with pytest.raises(ll.errors.InputError, match=r"SparseTarget\.text must be a text"):
         SparseTarget(value)
 
 
@@ -181,7 +181,7 @@ def test_other_things_than_texts_are_refused(value):
     ids=range(14),
 )
 def test_hostile_texts_are_refused(text):
-    with pytest.raises(ll.InputError) as error:
+    with pytest.raises(ll.errors.InputError) as error:
         SparseTarget(text)
     assert len(str(error.value)) < 400
 
@@ -228,13 +228,13 @@ def test_the_coefficient_of_a_table_belongs_to_the_whole_set():
     [{}, None, [1.0], {1: 2.0}, {(1.5,): 1.0}, {(1,): np.nan}, {(1,): "a"}, {(0,): 1.0}, {(21,): 1.0}, {"q": 1.0}],
 )
 def test_wrong_fourier_tables_are_refused(table):
-    with pytest.raises(ll.InputError):
+    with pytest.raises(ll.errors.InputError):
         SparseTarget.from_fourier(table)
 
 
 @pytest.mark.parametrize("values", [[], [1, 2, 3], [[1, 2], [3, 4]], [1, np.nan], ["a"], None, [0.0, 0.0]])
 def test_wrong_value_tables_are_refused(values):
-    with pytest.raises(ll.InputError, match="SparseTarget"):
+    with pytest.raises(ll.errors.InputError, match="SparseTarget"):
         SparseTarget.from_table(values)
 
 
@@ -248,7 +248,7 @@ def test_a_problem_with_a_sparse_target_round_trips_through_files(tmp_path):
         assert back.teacher.text == problem.teacher.text
         assert ll.spec_hash(back) == ll.spec_hash(problem)
     (tmp_path / "bad.toml").write_text(dumps(problem).replace("z1 + ", "z1 + oops "))
-    with pytest.raises(ll.LimitlabError, match="oops"):
+    with pytest.raises(ll.errors.LimitlabError, match="oops"):
         ll.load_spec(tmp_path / "bad.toml")
 
 

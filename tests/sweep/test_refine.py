@@ -34,7 +34,7 @@ def wave(problem, x=0.0):
 def tempered(problem, x=1.0, at=300):
     """Ends well up to ``at``, diverges above, is refused above 10^4."""
     if x > 10_000:
-        raise ll.ConvergenceError("nothing there")
+        raise ll.errors.ConvergenceError("nothing there")
     return dataset(
         problem, {"risk": ((), float(x)), "status": ((), "ok" if x <= at else "diverged")}, method="tempered"
     )
@@ -106,7 +106,7 @@ def test_all_crossings_that_the_first_points_show_are_found():
     assert int(found.boundary.crossings) == 3
     widths = (found.boundary.high - found.boundary.low).values
     assert widths.max() / widths.min() < 2.001  # the widest was always next
-    with pytest.raises(ll.InputError, match="not one boundary"):
+    with pytest.raises(ll.errors.InputError, match="not one boundary"):
         float(found)
 
 
@@ -258,7 +258,7 @@ def test_a_curve_has_its_points_where_it_bends():
         assert error < uniform / gain
         assert np.diff(xs).max() < 0.2  # and the rest is not left unseen
         assert not found.boundary
-        with pytest.raises(ll.InputError, match="not one boundary"):
+        with pytest.raises(ll.errors.InputError, match="not one boundary"):
             float(found)
 
 
@@ -269,7 +269,7 @@ def test_a_noisy_curve_does_not_chase_its_noise():
 
 def broken(problem, x=0.0, low=0.4, high=0.45, everything=False):
     if everything or low < x < high:
-        raise ll.ConvergenceError("no fixed point")
+        raise ll.errors.ConvergenceError("no fixed point")
     return {"height": float(x > 0.42)}
 
 
@@ -283,7 +283,9 @@ def test_failed_points_are_passed_over_and_named():
     assert "gave no value" in str(found)
     curve = refine(broken, problem(), {"x": (0.0, 1.0)}, of="height", budget=30, low=0.1, high=0.9)
     assert curve.evaluated == 30 and 0 < len(curve.skipped) < 30
-    with pytest.raises(ll.InputError, match="none of the first 5 points gave one: ConvergenceError: no fixed point"):
+    with pytest.raises(
+        ll.errors.InputError, match="none of the first 5 points gave one: ConvergenceError: no fixed point"
+    ):
         refine(broken, problem(), {"x": (0.0, 1.0)}, of="height", level=0.5, everything=True)
     alone = refine(broken, problem(), {"x": (0.0, 1.0)}, of="status", everything=True)
     assert int(alone.boundary.crossings) == 0
@@ -397,7 +399,7 @@ def test_thresholds_of_phase_retrieval():
 )
 def test_bad_input_is_refused(words, message):
     words = {"over": {"x": (0.0, 1.0)}, "of": "height", "level": 0.5, **words}
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         refine(step, problem(), **words)
 
 
@@ -410,8 +412,8 @@ def test_a_variable_with_other_axes_needs_a_function():
         start=ll.InformedStart(overlap=0.3),
         algorithm=ll.OnlineSGD(learning_rate=0.5),
     )
-    with pytest.raises(ll.InputError, match="has the axes student, teacher: no single number"):
+    with pytest.raises(ll.errors.InputError, match="has the axes student, teacher: no single number"):
         refine(ll.predict, wide, of="M", level=0.5, **ds)
     assert np.isfinite(refine(ll.predict, wide, of=lambda one: one.M.mean(), budget=7, **ds).points.M.values).all()
-    with pytest.raises(ll.InputError, match="needs a Problem"):
+    with pytest.raises(ll.errors.InputError, match="needs a Problem"):
         refine(step, None, {"x": (0.0, 1.0)}, of="height")

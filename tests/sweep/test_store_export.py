@@ -204,7 +204,7 @@ def test_an_export_that_is_stopped_or_fails_leaves_nothing(made, tmp_path, monke
     ):
         refused = run("store", "export", folder, *words)
         assert refused.exit_code == 2 and message in refused.output, refused.output
-    with pytest.raises(ll.ResultFileError, match="could not be written"):
+    with pytest.raises(ll.errors.ResultFileError, match="could not be written"):
         export(Store(folder), tmp_path / "no" / "a.csv")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused = run("store", "export", folder, "--out", tmp_path / "a.parquet")

@@ -30,7 +30,7 @@ def echo(problem, d=1.0, limit=None, fail_above=np.inf):
     """A verb that costs nothing: the risk is learning rate x time x d, and M has the student's width."""
     rate, p = problem.algorithm.learning_rate, problem.student.width
     if d > fail_above:
-        raise ll.ConvergenceError(f"no fixed point at d={d}")
+        raise ll.errors.ConvergenceError(f"no fixed point at d={d}")
     return dataset(
         problem,
         {
@@ -211,7 +211,7 @@ def test_fields_that_are_not_numbers_are_left_out_and_named():
     ds = sweep(lambda problem: Both(1.0, np.ones(3)), problem(), {RATE: [0.1]})
     assert float(ds["number"][0]) == 1.0
     assert ds.attrs["left_out"] == ["curve"]
-    with pytest.raises(ll.InputError, match="returned ndarray"):
+    with pytest.raises(ll.errors.InputError, match="returned ndarray"):
         sweep(lambda problem: np.ones(3), problem(), {RATE: [0.1]})
 
 
@@ -268,7 +268,7 @@ def test_a_grid_that_no_point_could_use_is_refused_before_the_first_call(grid, m
     def echo(problem, d=1, limit=None, fail_above=0):
         calls.append(1)
 
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         sweep(echo, problem(), grid, fail_above=3)
     assert not calls
 
@@ -288,13 +288,13 @@ def test_a_grid_that_no_point_could_use_is_refused_before_the_first_call(grid, m
     ],
 )
 def test_a_call_at_which_every_point_would_fail_is_refused(verb, keywords, message):
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         sweep(verb, problem(), {RATE: [0.1, 0.2]}, **keywords)
 
 
 @pytest.mark.parametrize("seeds", [[-1, 1], ["x"], [0.5]])
 def test_seeds_on_the_grid_are_whole_numbers(seeds):
-    with pytest.raises(ll.InputError, match="Seeds are whole numbers"):
+    with pytest.raises(ll.errors.InputError, match="Seeds are whole numbers"):
         sweep(ll.simulate, problem(), {"seed": seeds}, d=10, times=[0.1])
 
 
@@ -323,7 +323,7 @@ def test_a_verb_that_wants_to_leave_python_is_a_failed_point():
 
 
 def test_a_sweep_needs_a_problem():
-    with pytest.raises(ll.InputError, match="needs a Problem"):
+    with pytest.raises(ll.errors.InputError, match="needs a Problem"):
         sweep(echo, {"d": [1]}, {"d": [1]})
 
 
@@ -359,6 +359,6 @@ def test_a_dataset_that_no_schema_could_hold_is_refused_at_the_first_point():
         return xr.Dataset({"x": (("time",), [1.0, np.nan]), "status": "ok" if what == "nan" else "sad"})
 
     for what, message in (("time", "time does not increase"), ("nan", "has NaN"), ("sad", "has the status sad")):
-        with pytest.raises(ll.InputError, match=message):
+        with pytest.raises(ll.errors.InputError, match=message):
             sweep(back, problem(), {RATE: [0.5, 0.6]}, what=what)
     assert calls == ["time", "nan", "sad"]

@@ -144,7 +144,7 @@ def test_a_sweep_in_this_process_needs_no_dask(tmp_path):
 def test_a_scheduler_that_is_not_there_is_said():
     with pytest.raises(EngineError, match=r"No dask scheduler answers at tcp://127.0.0.1:9"):
         ll.sweep(moody, problem(), {RATE: [0.5]}, scheduler="tcp://127.0.0.1:9")
-    with pytest.raises(ll.InputError, match="not both"):
+    with pytest.raises(ll.errors.InputError, match="not both"):
         ll.sweep(moody, problem(), {RATE: [0.5]}, scheduler="tcp://127.0.0.1:9", workers=2)
 
 
@@ -161,7 +161,7 @@ def test_a_scheduler_that_is_not_there_is_said():
     ],
 )
 def test_bad_settings_are_refused(keywords, message):
-    with pytest.raises(ll.InputError, match=message):
+    with pytest.raises(ll.errors.InputError, match=message):
         ll.sweep(ll.simulate, problem(), {RATE: [0.5]}, d=10, times=[1.0], **keywords)
 
 

@@ -109,7 +109,7 @@ def test_a_function_is_known_by_its_code_and_closure():
     assert describe(lambda problem: 1.0) != describe(lambda problem: 2.0)
     assert describe(lambda problem: problem in {1, 2}) == describe(lambda problem: problem in {2, 1})
     assert describe(ll.predict) == {"function": "limitlab:predict"}
-    with pytest.raises(ll.InputError, match="cannot tell Thread objects apart"):
+    with pytest.raises(ll.errors.InputError, match="cannot tell Thread objects apart"):
         describe(threading.Thread())
 
 
@@ -174,10 +174,10 @@ def test_every_flipped_bit_is_seen():
     for place in rng.integers(0, len(data) - 1, 300):
         bad = bytearray(data)
         bad[place] ^= 1 << rng.integers(8)
-        with pytest.raises(ll.ResultFileError):
+        with pytest.raises(ll.errors.ResultFileError):
             decode(bytes(bad), "it")
     for length in rng.integers(0, len(data), 100):
-        with pytest.raises(ll.ResultFileError):
+        with pytest.raises(ll.errors.ResultFileError):
             decode(data[:length], "it")
 
 
@@ -222,19 +222,19 @@ def test_points_of_every_kind_come_back_as_they_were():
 
 def test_a_folder_with_other_things_is_no_store(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ll.InputError, match="has other things in it"):
+    with pytest.raises(ll.errors.InputError, match="has other things in it"):
         swept(tmp_path)
-    with pytest.raises(ll.InputError, match="is a file"):
+    with pytest.raises(ll.errors.InputError, match="is a file"):
         swept(tmp_path / "thesis.tex")
-    with pytest.raises(ll.InputError, match="no folder"):
+    with pytest.raises(ll.errors.InputError, match="no folder"):
         Store(tmp_path / "nowhere", create=False)
     assert os.listdir(tmp_path) == ["thesis.tex"]
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "limitlab-store.json").write_text("{")
-    with pytest.raises(ll.ResultFileError, match="cannot be read as the mark"):
+    with pytest.raises(ll.errors.ResultFileError, match="cannot be read as the mark"):
         swept(tmp_path / "s")
     (tmp_path / "s" / "limitlab-store.json").write_text(json.dumps({"limitlab_store": 99, "id": "x"}))
-    with pytest.raises(ll.ResultFileError, match="format 99"):
+    with pytest.raises(ll.errors.ResultFileError, match="format 99"):
         swept(tmp_path / "s")
 
 
@@ -262,7 +262,7 @@ from test_sweep_store import *
 {before}
 try:
     swept({folder!r}, np.linspace(0.1, 1, 400).tolist(){keywords})
-except ll.ResultFileError as error:
+except ll.errors.ResultFileError as error:
     print("ResultFileError:", error)
 store = Store({folder!r}, create=False)
 parts = list((store.path / "parts").iterdir())
@@ -350,9 +350,9 @@ def test_a_limit_takes_the_seed_of_the_sweep_only_when_one_is_given():
     np.testing.assert_array_equal(own["Q"][0], own["Q"][1])  # one start for all
     given = ll.sweep(ll.predict, drawn, grid, limit=limit, times=[0.0], seed=1)
     assert not np.array_equal(given["Q"][0], given["Q"][1])
-    with pytest.raises(ll.InputError, match="draws no random numbers"):
+    with pytest.raises(ll.errors.InputError, match="draws no random numbers"):
         ll.sweep(doubled, problem(), grid, seed=1)
-    with pytest.raises(ll.InputError, match="has no replicas"):
+    with pytest.raises(ll.errors.InputError, match="has no replicas"):
         ll.sweep(doubled, problem(), grid, replicas=1)
 
 

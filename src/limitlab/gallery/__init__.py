@@ -11,34 +11,16 @@ from limitlab.text import did_you_mean
 
 __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run_entry"]
 
-# Each module has an ENTRY; it is imported when it is asked for.
-MODULES: dict[str, str] = {
-    "staircase": "limitlab.gallery.sparse.staircase",
-    "degenerate": "limitlab.gallery.sparse.degenerate",
-    "saddle": "limitlab.gallery.sparse.saddle",
-    "linear-vs-sgd": "limitlab.gallery.sparse.linear_vs_sgd",
-    "rates": "limitlab.gallery.sparse.rates",
-    "escape": "limitlab.gallery.committees.escape",
-    "escape-wide": "limitlab.gallery.committees.escape_wide",
-    "second-layer": "limitlab.gallery.committees.second_layer",
-    "unify": "limitlab.gallery.committees.unify",
-    "plateau": "limitlab.gallery.committees.plateau",
-    "perceptron": "limitlab.gallery.linear.perceptron",
-    "phase-retrieval": "limitlab.gallery.linear.phase_retrieval",
-    "landscape": "limitlab.gallery.linear.landscape",
-    "hard-phase": "limitlab.gallery.linear.hard_phase",
-    "binary-perceptron": "limitlab.gallery.linear.binary_perceptron",
-    "gd-phase-retrieval": "limitlab.gallery.descent.gd_phase_retrieval",
-    "over-parametrised": "limitlab.gallery.descent.over_parametrised",
-    "persistent-sgd": "limitlab.gallery.descent.persistent_sgd",
-    "persistent-random": "limitlab.gallery.descent.persistent_random",
-    "atlas": "limitlab.gallery.descent.atlas",
-    "isotropic": "limitlab.gallery.mixtures.isotropic",
-    "critical-delta": "limitlab.gallery.mixtures.critical_delta",
-    "bad-activation": "limitlab.gallery.mixtures.bad_activation",
-    "width-law": "limitlab.gallery.mixtures.width_law",
-    "noisy": "limitlab.gallery.mixtures.noisy",
-    "anisotropic": "limitlab.gallery.mixtures.anisotropic",
+# Folder -> entries in the order in which they are listed. Each is a module of its name, imported when it is asked for.
+FOLDERS = {
+    "sparse": "staircase degenerate saddle linear-vs-sgd rates",
+    "committees": "escape escape-wide second-layer unify plateau",
+    "linear": "perceptron phase-retrieval landscape hard-phase binary-perceptron",
+    "descent": "gd-phase-retrieval over-parametrised persistent-sgd persistent-random atlas",
+    "mixtures": "isotropic critical-delta bad-activation width-law noisy anisotropic",
+}
+MODULES = {
+    name: f"{__name__}.{folder}.{name.replace('-', '_')}" for folder, names in FOLDERS.items() for name in names.split()
 }
 DEFAULT = "staircase"
 

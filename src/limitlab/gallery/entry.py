@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import jax
+
+from limitlab import __version__
 from limitlab.errors import InputError, ResultFileError
 from limitlab.figures import save_figure
 from limitlab.files import whole
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.animation import Animation
     from matplotlib.figure import Figure
 
-__all__ = ["Check", "Entry", "Verdict", "run"]
+__all__ = ["Check", "Entry", "Progress", "Verdict", "run"]
 
 FIGURE, ANIMATION, VERDICT = "figure.png", "animation.gif", "verdict.txt"
 FRAMES_PER_SECOND = 8
@@ -125,10 +128,6 @@ def _gif(animation: "Animation") -> bytes:
 
 
 def _text(entry: Entry, checks: list[Check], seconds: float) -> str:
-    import jax
-
-    from limitlab import __version__
-
     good, now = sum(check.ok for check in checks), datetime.datetime.now(datetime.UTC)
     lines = [entry.title, "", f"Claim: {entry.claim}", ""]
     for check in checks:

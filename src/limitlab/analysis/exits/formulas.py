@@ -17,7 +17,7 @@ from limitlab.errors import LimitUndefinedError
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import RandomStart
 
-__all__ = ["Plateau", "plateau_of"]
+__all__ = ["Plateau", "plateau", "plateau_of"]
 
 
 class Plateau(eqx.Module):
@@ -54,6 +54,14 @@ class Plateau(eqx.Module):
         """(alpha, beta) of the one-unit equation d(m^2)/dt = 2 m^2 (alpha - beta m^2)."""
         beta = 4 * (1 - 6 * self.Gamma)
         return beta - 2 * self.Gamma * self.variance, beta
+
+
+def plateau(problem: Problem) -> Plateau:
+    """The numbers that rule how SGD leaves the plateau of phase retrieval: growth, noise factor, critical rate.
+
+    Needs square students and one square teacher on the sphere, as `library.escaping_mediocrity` makes them.
+    """
+    return plateau_of("plateau", problem)
 
 
 def plateau_of(by: str, problem: Problem, *, random_start: bool = False) -> Plateau:

@@ -9,16 +9,18 @@ import numpy as np
 
 from limitlab.algorithms.requirements import check_single_index
 from limitlab.errors import InputError
-from limitlab.macro.bayes.fixed_points import curve, stable_states
+from limitlab.macro.bayes.fixed_points import Points, curve, stable_states
 from limitlab.numerics.roots import bisect
 from limitlab.numerics.trees import traced
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["free_entropy"]
+__all__ = ["fixed_points", "free_entropy"]
 
 
 @eqx.filter_jit
@@ -94,6 +96,16 @@ def free_entropy(problem: Problem, m) -> "xr.Dataset":
             "bayes_optimal": float(best.m),
         },
     )
+
+
+def fixed_points(prior: AbstractPrior, channel: AbstractChannel) -> Points:
+    r"""All fixed points of Bayes-optimal state evolution, stable or not, as one curve over the signal A.
+
+    .. math:: \alpha(A) = A/E g^2, \qquad m = m_w(A), \qquad f(A) = \Phi_w(A) - \tfrac12 m A + \alpha(A)\,\Phi_{out}(m)
+
+    Each is a fixed point at its own sample ratio ``alpha``: stable where alpha rises with A, unstable where it falls.
+    """
+    return curve(prior, channel).at
 
 
 def _at_the_truth(line, alpha: float) -> float:

@@ -13,20 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.exits.exit_time import exit_time, measured_exit_time
-from limitlab.analysis.exits.formulas import plateau_of
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import escaping_mediocrity
-from limitlab.macro.overlaps.overlap_ode import OverlapODE
-from limitlab.macro.overlaps.overlap_sde import OverlapSDE
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.plot import new_figure, palette, style_axes
-from limitlab.problems.problem import Problem
-from limitlab.problems.starts import InformedStart
-from limitlab.results.compare import compare
-from limitlab.sweep import sweep
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY", "problems"]
 
-PROBLEM = escaping_mediocrity(width=1, learning_rate=1 / 12)
+PROBLEM = ll.library.escaping_mediocrity(width=1, learning_rate=1 / 12)
 THRESHOLD = 0.2
 REPLICAS, PATHS = 256, 512
 SIMULATED = [100, 300, 1000]
@@ -47,33 +36,33 @@ FORMULAS = ["annealed", "quenched", "full", "noise_corrected"]
 ASYMPTOTIC = 1000  # from here on the noise-corrected formula is good to 0.5 %; at d = 300 it is 2 % early
 
 
-def problems() -> dict[str, tuple[Problem, np.ndarray]]:
+def problems() -> dict[str, tuple[ll.Problem, np.ndarray]]:
     """For the test of the square. From a random start noise moves the escape at O(1), whatever d is, so that only
     the SDE can agree with SGD; the ODE is tested from a start away from the saddle."""
     return {
         "escape, random start": (PROBLEM, np.linspace(0, 2.5, 11)),
-        "escape, informed": (replace(PROBLEM, start=InformedStart(0.4)), np.linspace(0, 1.5, 16)),
+        "escape, informed": (replace(PROBLEM, start=ll.InformedStart(0.4)), np.linspace(0, 1.5, 16)),
     }
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     # Each dimension has its own seed: with one seed for all they would share their luck, and could not be averaged.
-    def sgd(problem: Problem, d: int) -> "xr.Dataset":
-        return simulate(problem, d, SGD_TIMES, REPLICAS, SIMULATED.index(d), "overlaps", progress)
+    def sgd(problem: ll.Problem, d: int) -> "xr.Dataset":
+        return ll.simulate(problem, d, SGD_TIMES, REPLICAS, SIMULATED.index(d), "overlaps", progress)
 
-    def sde(problem: Problem, d: int) -> "xr.Dataset":
-        limit = OverlapSDE(d=d, replicas=PATHS, seed=len(SIMULATED) + DIFFUSED.index(d))
-        return predict(problem, limit, SDE_TIMES)
+    def sde(problem: ll.Problem, d: int) -> "xr.Dataset":
+        limit = ll.OverlapSDE(d=d, replicas=PATHS, seed=len(SIMULATED) + DIFFUSED.index(d))
+        return ll.predict(problem, limit, SDE_TIMES)
 
-    def formula(problem: Problem, d: float, average: str) -> dict[str, float]:
-        return {"exit_time": float(exit_time(problem, d, THRESHOLD, average))}
+    def formula(problem: ll.Problem, d: float, average: str) -> dict[str, float]:
+        return {"exit_time": float(ll.exit_time(problem, d, THRESHOLD, average))}
 
     dimensions = sorted({*DIFFUSED, *np.geomspace(DIFFUSED[0], DIFFUSED[-1], 9).round().tolist()})
     return {
-        "formulas": sweep(formula, PROBLEM, {"average": FORMULAS, "d": dimensions}),
-        "sde": sweep(sde, PROBLEM, {"d": DIFFUSED}, progress=progress),
-        "ode": predict(PROBLEM, OverlapODE(d=SHOWN, replicas=REPLICAS, seed=SIMULATED.index(SHOWN)), SGD_TIMES),
-        "sgd": sweep(sgd, PROBLEM, {"d": SIMULATED}),
+        "formulas": ll.sweep(formula, PROBLEM, {"average": FORMULAS, "d": dimensions}),
+        "sde": ll.sweep(sde, PROBLEM, {"d": DIFFUSED}, progress=progress),
+        "ode": ll.predict(PROBLEM, ll.OverlapODE(d=SHOWN, replicas=REPLICAS, seed=SIMULATED.index(SHOWN)), SGD_TIMES),
+        "sgd": ll.sweep(sgd, PROBLEM, {"d": SIMULATED}),
     }
 
 
@@ -81,13 +70,13 @@ def exits(data: "dict[str, xr.Dataset]", name: str) -> "dict[float, tuple[float,
     """Mean exit time, standard error and share of runs that left, by dimension."""
     found = {}
     for d in data[name]["d"].values.tolist():
-        exit = measured_exit_time(data[name].sel(d=d), THRESHOLD)
+        exit = ll.analysis.measured_exit_time(data[name].sel(d=d), THRESHOLD)
         found[d] = exit.time, exit.stderr, exit.fraction_reached
     return found
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
-    plateau = plateau_of("escape", PROBLEM)
+    plateau = ll.analysis.plateau(PROBLEM)
     growth, advance = plateau.growth, np.log(plateau.noise_factor) / plateau.growth
     sgd, sde = exits(data, "sgd"), exits(data, "sde")
     theory = data["formulas"]["exit_time"]
@@ -106,7 +95,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
             )
         )
     z = {d: (sgd[d][0] - sde[d][0]) / np.hypot(sgd[d][1], sde[d][1]) for d in sgd if d in sde}
-    both = compare(data["sgd"].sel(d=SHOWN), data["sde"].sel(d=SHOWN))
+    both = ll.compare(data["sgd"].sel(d=SHOWN), data["sde"].sel(d=SHOWN))
     checks.append(
         Check(
             "SGD and OverlapSDE agree, in exit times and in whole trajectories",

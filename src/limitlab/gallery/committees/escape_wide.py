@@ -15,24 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.exits.exit_time import (
-    ExitTime,
-    exit_time,
-    measured_exit_time,
-    optimal_learning_rate,
-    overparametrisation_gain,
-)
-from limitlab.analysis.exits.formulas import plateau_of
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import escaping_mediocrity
-from limitlab.macro.overlaps.overlap_ode import OverlapODE
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.plot import new_figure, palette, style_axes
-from limitlab.problems.problem import Problem
-from limitlab.problems.starts import InformedStart
-from limitlab.sweep import sweep
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,48 +36,53 @@ SPAN = 16  # samples over d of the trajectories
 RATE = "algorithm.learning_rate"
 
 
-def problems() -> dict[str, tuple[Problem, np.ndarray]]:
+def problems() -> dict[str, tuple[ll.Problem, np.ndarray]]:
     """For the test of the square; from a random start only the SDE can agree with SGD, see `escape`."""
-    wide = escaping_mediocrity(width=WIDE, learning_rate=LEARNS * WIDE)
+    wide = ll.library.escaping_mediocrity(width=WIDE, learning_rate=LEARNS * WIDE)
     return {
         "escape-wide, random start": (wide, np.linspace(0, 1.2, 9)),
-        "escape-wide, informed": (replace(wide, start=InformedStart(0.4)), np.linspace(0, 1.2, 13)),
+        "escape-wide, informed": (replace(wide, start=ll.InformedStart(0.4)), np.linspace(0, 1.2, 13)),
     }
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    def sgd(problem: Problem) -> ExitTime:
-        plateau = plateau_of("escape-wide", problem)
+    def sgd(problem: ll.Problem) -> ll.analysis.ExitTime:
+        plateau = ll.analysis.plateau(problem)
         # The upper tail of the exit time falls like exp(-p growth t/2).
-        end = float(exit_time(problem, D, THRESHOLD)) + 9 / (plateau.growth * math.sqrt(plateau.width))
+        end = float(ll.exit_time(problem, D, THRESHOLD)) + 9 / (plateau.growth * math.sqrt(plateau.width))
         times = np.linspace(0, end, 61)
-        return measured_exit_time(simulate(problem, D, times, REPLICAS, 0, "overlaps", progress), THRESHOLD)
+        return ll.analysis.measured_exit_time(
+            ll.simulate(problem, D, times, REPLICAS, 0, "overlaps", progress), THRESHOLD
+        )
 
     data, table = {}, {"d": D, "threshold": THRESHOLD}
     for p in WIDTHS:
-        problem = escaping_mediocrity(width=p)
-        top = 0.98 / plateau_of("escape-wide", problem).c
+        problem = ll.library.escaping_mediocrity(width=p)
+        top = 0.98 / ll.analysis.plateau(problem).c
         asked = sorted({*CURVE, *SIMULATED.get(p, ())})
         rates = {RATE: [Gamma * p for Gamma in asked if Gamma < top]}
-        data[f"linear_p{p}"] = sweep(exit_time, problem, rates, average="quenched", **table)
-        data[f"theory_p{p}"] = sweep(exit_time, problem, rates, average="noise_corrected", starts=STARTS, **table)
+        data[f"linear_p{p}"] = ll.sweep(ll.exit_time, problem, rates, average="quenched", **table)
+        data[f"theory_p{p}"] = ll.sweep(ll.exit_time, problem, rates, average="noise_corrected", starts=STARTS, **table)
         if p in SIMULATED:
-            data[f"sgd_p{p}"] = sweep(sgd, problem, {RATE: [Gamma * p for Gamma in SIMULATED[p]]})
+            data[f"sgd_p{p}"] = ll.sweep(sgd, problem, {RATE: [Gamma * p for Gamma in SIMULATED[p]]})
         best = _optimum(p) * p
         full = {"threshold": THRESHOLD, "average": "full", "starts": STARTS}
-        data[f"optimum_p{p}"] = sweep(exit_time, problem, {RATE: [best]}, d=D, **full)
+        data[f"optimum_p{p}"] = ll.sweep(ll.exit_time, problem, {RATE: [best]}, d=D, **full)
         grid = {RATE: [min(best, 0.99 * BOUND * p)], "d": [1e3, 1e6]}
-        data[f"gain_p{p}"] = sweep(exit_time, problem, grid, **full)
+        data[f"gain_p{p}"] = ll.sweep(ll.exit_time, problem, grid, **full)
     for name, Gamma in (("learns", LEARNS), ("optimal", _optimum(WIDE))):
-        problem, times = escaping_mediocrity(width=WIDE, learning_rate=Gamma * WIDE), np.linspace(0, SPAN * Gamma, 61)
-        data[f"ode_{name}"] = predict(problem, OverlapODE(d=D, replicas=8), times)
-        data[f"sgd_{name}"] = simulate(problem, D, times, REPLICAS, 0, "overlaps", progress)
+        problem, times = (
+            ll.library.escaping_mediocrity(width=WIDE, learning_rate=Gamma * WIDE),
+            np.linspace(0, SPAN * Gamma, 61),
+        )
+        data[f"ode_{name}"] = ll.predict(problem, ll.OverlapODE(d=D, replicas=8), times)
+        data[f"sgd_{name}"] = ll.simulate(problem, D, times, REPLICAS, 0, "overlaps", progress)
     return data
 
 
 def _optimum(p: int) -> float:
     """gamma_opt/p."""
-    return float(optimal_learning_rate(escaping_mediocrity(width=p))) / p
+    return float(ll.optimal_learning_rate(ll.library.escaping_mediocrity(width=p))) / p
 
 
 def _gain(data: "dict[str, xr.Dataset]", p: int) -> float:
@@ -117,8 +107,8 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     never = {p: str(data[f"optimum_p{p}"]["status"].values[0]) for p in (4, 8)}
     left, learnt = (data[f"sgd_{name}"]["risk"].mean("replica") for name in ("optimal", "learns"))
     end = float(learnt[-1] / learnt[0])
-    gains = {p: (_gain(data, p), overparametrisation_gain(p)) for p in WIDTHS[1:]}
-    top = overparametrisation_gain(math.inf)
+    gains = {p: (_gain(data, p), ll.analysis.overparametrisation_gain(p)) for p in WIDTHS[1:]}
+    top = ll.analysis.overparametrisation_gain(math.inf)
     return [
         Check(
             "SGD leaves when the noise-corrected formula says, for every width and rate",
@@ -167,7 +157,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
             color=colour,
             label=f"p = {p}",
         )
-        best = exit_time(escaping_mediocrity(p, _optimum(p) * p), D, THRESHOLD).samples / D
+        best = ll.exit_time(ll.library.escaping_mediocrity(p, _optimum(p) * p), D, THRESHOLD).samples / D
         left.plot(_optimum(p), best, "*", ms=12, color=colour, mec="white")
         if p in SIMULATED:
             n = data[f"sgd_p{p}"]["samples"].values / D
@@ -199,7 +189,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     middle.set_title(f"p = {WIDE}: at its γ_opt SGD gets stuck", fontsize="medium", loc="left")
 
     widths = np.geomspace(1, 64, 25)
-    gains = [overparametrisation_gain(p) for p in np.unique(np.rint(widths)).astype(int).tolist()]
+    gains = [ll.analysis.overparametrisation_gain(p) for p in np.unique(np.rint(widths)).astype(int).tolist()]
     right.plot(
         [g.width for g in gains],
         [g.at_optimum for g in gains],

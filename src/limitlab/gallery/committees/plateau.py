@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import soft_committee
-from limitlab.macro.overlaps.overlap_ode import OverlapODE
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
-from limitlab.sweep import sweep
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,8 +27,8 @@ TILTS = [1e-2, 1e-3, 1e-4, 1e-5]
 LONG = np.linspace(0, 300, 301)
 
 
-def problems() -> dict[str, tuple[Problem, np.ndarray]]:
-    return {f"plateau, width {p}": (soft_committee(p, RATE[p], TILT), TIMES[p]) for p in WIDTHS}
+def problems() -> dict[str, tuple[ll.Problem, np.ndarray]]:
+    return {f"plateau, width {p}": (ll.library.soft_committee(p, RATE[p], TILT), TIMES[p]) for p in WIDTHS}
 
 
 def specialised(data: "xr.Dataset") -> np.ndarray:
@@ -52,21 +45,21 @@ def length(ode: "xr.Dataset") -> float:
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data = {}
     for p in WIDTHS:
-        one = soft_committee(p, RATE[p], TILT)
-        data[f"ode_{p}"] = predict(one, OverlapODE(), TIMES[p])
-        data[f"sgd_{p}"] = simulate(one, D, TIMES[p], REPLICAS, 0, "overlaps", progress)
+        one = ll.library.soft_committee(p, RATE[p], TILT)
+        data[f"ode_{p}"] = ll.predict(one, ll.OverlapODE(), TIMES[p])
+        data[f"sgd_{p}"] = ll.simulate(one, D, TIMES[p], REPLICAS, 0, "overlaps", progress)
 
-    def flow(problem: Problem, tilt: float) -> "xr.Dataset":
-        return predict(soft_committee(2, RATE[2], tilt), OverlapODE(), LONG)
+    def flow(problem: ll.Problem, tilt: float) -> "xr.Dataset":
+        return ll.predict(ll.library.soft_committee(2, RATE[2], tilt), ll.OverlapODE(), LONG)
 
-    data["tilts"] = sweep(flow, soft_committee(2, RATE[2], TILT), {"tilt": TILTS}, progress=progress)
+    data["tilts"] = ll.sweep(flow, ll.library.soft_committee(2, RATE[2], TILT), {"tilt": TILTS}, progress=progress)
     return data
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     checks = []
     for p in WIDTHS:
-        gap = compare(data[f"sgd_{p}"], data[f"ode_{p}"])
+        gap = ll.compare(data[f"sgd_{p}"], data[f"ode_{p}"])
         checks.append(
             Check(
                 f"SGD at d = {D} follows the ODE through the plateau, width {p}",

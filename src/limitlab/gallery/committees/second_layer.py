@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.macro.overlaps.overlap_ode import OverlapODE
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
-from limitlab.problems.problem import Problem
-from limitlab.problems.starts import InformedStart
-from limitlab.results.compare import compare
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,17 +25,17 @@ D, REPLICAS = 2000, 64
 SMALL_D, SMALL_REPLICAS = 500, 8  # a run of real weights, for the eye and for the check
 
 
-def problem(second_layer: str) -> Problem:
-    return Problem(
-        teacher=Committee(width=1, activation="erf", output_weights=[2.0]),
-        student=Committee(width=2, activation="erf", second_layer=second_layer),
-        loss=SquareLoss(),
-        start=InformedStart(overlap=0.3),
-        algorithm=OnlineSGD(learning_rate=2.0, second_layer_rate=2.0),
+def problem(second_layer: str) -> ll.Problem:
+    return ll.Problem(
+        teacher=ll.Committee(width=1, activation="erf", output_weights=[2.0]),
+        student=ll.Committee(width=2, activation="erf", second_layer=second_layer),
+        loss=ll.SquareLoss(),
+        start=ll.InformedStart(overlap=0.3),
+        algorithm=ll.OnlineSGD(learning_rate=2.0, second_layer_rate=2.0),
     )
 
 
-def problems() -> dict[str, tuple[Problem, np.ndarray]]:
+def problems() -> dict[str, tuple[ll.Problem, np.ndarray]]:
     return {f"second layer {kind}": (problem(kind), TIMES) for kind in ("fixed", "trained")}
 
 
@@ -52,20 +43,20 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data = {}
     for kind in ("fixed", "trained"):
         one = problem(kind)
-        data[f"{kind}_ode"] = predict(one, OverlapODE(), TIMES)
-        data[f"{kind}_sgd"] = simulate(one, D, TIMES, REPLICAS, 0, "overlaps", progress)
-    data["trained_weights"] = simulate(problem("trained"), SMALL_D, TIMES, SMALL_REPLICAS, 1, "weights", progress)
+        data[f"{kind}_ode"] = ll.predict(one, ll.OverlapODE(), TIMES)
+        data[f"{kind}_sgd"] = ll.simulate(one, D, TIMES, REPLICAS, 0, "overlaps", progress)
+    data["trained_weights"] = ll.simulate(problem("trained"), SMALL_D, TIMES, SMALL_REPLICAS, 1, "weights", progress)
     return data
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     checks = []
     for kind in ("fixed", "trained"):
-        gap = compare(data[f"{kind}_sgd"], data[f"{kind}_ode"])
+        gap = ll.compare(data[f"{kind}_sgd"], data[f"{kind}_ode"])
         checks.append(
             Check(f"SGD at d = {D} follows the ODE, second layer {kind}", gap.agrees, f"largest |z| {gap.max_z:.2f}")
         )
-    gap = compare(data["trained_weights"], data["trained_ode"])
+    gap = ll.compare(data["trained_weights"], data["trained_ode"])
     checks.append(Check(f"so do real weights at d = {SMALL_D}", gap.agrees, f"largest |z| {gap.max_z:.2f}"))
     fixed, trained = (float(data[f"{kind}_ode"].risk[-1]) for kind in ("fixed", "trained"))
     checks.append(

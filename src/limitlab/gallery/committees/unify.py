@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import dimensionless
-from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
-from limitlab.macro.overlaps.overlap_ode import OverlapODE
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
-from limitlab.problems.problem import Problem
-from limitlab.problems.starts import InformedStart, OverlapStart
-from limitlab.results.compare import compare
-from limitlab.sweep import sweep
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,44 +31,44 @@ DIMENSIONS, WIDE = [10, 20, 40, 80], 128
 DRAWS = 4  # starts over which the gaps are averaged
 
 
-def problem(width: int) -> Problem:
-    return Problem(
-        teacher=Committee(width=2, activation="erf"),
-        student=Committee(width=width, activation="erf"),
-        loss=SquareLoss(),
-        start=InformedStart(overlap=0.3),
-        algorithm=OnlineSGD(learning_rate=4.0),
+def problem(width: int) -> ll.Problem:
+    return ll.Problem(
+        teacher=ll.Committee(width=2, activation="erf"),
+        student=ll.Committee(width=width, activation="erf"),
+        loss=ll.SquareLoss(),
+        start=ll.InformedStart(overlap=0.3),
+        algorithm=ll.OnlineSGD(learning_rate=4.0),
     )
 
 
-def problems() -> dict[str, tuple[Problem, np.ndarray]]:
+def problems() -> dict[str, tuple[ll.Problem, np.ndarray]]:
     return {f"unify, width {p}": (problem(p), TIMES) for p in WIDTHS}
 
 
-def closure_gaps(base: Problem, width: int, d: int) -> dict[str, float]:
+def closure_gaps(base: ll.Problem, width: int, d: int) -> dict[str, float]:
     """Largest gap in risk between the overlap ODE and the two mean fields, all from one random start; mean of some."""
-    limits = {"mean_field": HighDimMeanField(d=d), "high_dim": HighDimMeanField()}
+    limits = {"mean_field": ll.HighDimMeanField(d=d), "high_dim": ll.HighDimMeanField()}
     gaps = {name: 0.0 for name in limits}
     for replica in range(DRAWS):
         rate = 1e-6 * width
-        drawn = OverlapODE(d=d).start(dimensionless(width, 1, "square", rate), replica)
-        one = dimensionless(width, 1, "square", rate, start=OverlapStart(Q=drawn.Q, M=drawn.M, P=drawn.P))
-        truth = predict(one, OverlapODE(rtol=1e-8), SHORT)["risk"]
+        drawn = ll.OverlapODE(d=d).start(ll.library.dimensionless(width, 1, "square", rate), replica)
+        one = ll.library.dimensionless(width, 1, "square", rate, start=ll.OverlapStart(Q=drawn.Q, M=drawn.M, P=drawn.P))
+        truth = ll.predict(one, ll.OverlapODE(rtol=1e-8), SHORT)["risk"]
         for name, limit in limits.items():
-            gaps[name] += float(abs(predict(one, limit, SHORT)["risk"] - truth).max()) / DRAWS
+            gaps[name] += float(abs(ll.predict(one, limit, SHORT)["risk"] - truth).max()) / DRAWS
     return gaps
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data = {}
     for p in WIDTHS:
-        data[f"ode_{p}"] = predict(problem(p), OverlapODE(), TIMES)
-        data[f"sgd_{p}"] = simulate(problem(p), D, TIMES, REPLICAS, 0, "overlaps", progress)
+        data[f"ode_{p}"] = ll.predict(problem(p), ll.OverlapODE(), TIMES)
+        data[f"sgd_{p}"] = ll.simulate(problem(p), D, TIMES, REPLICAS, 0, "overlaps", progress)
     base = problem(2)
     # p goes to infinity first: two crowds of units, one for each teacher unit.
-    data["infinite"] = predict(base, HighDimMeanField(particles=2), TIMES)
-    data["by_width"] = sweep(closure_gaps, base, {"width": MANY}, d=SMALL_D, progress=progress)
-    data["by_dimension"] = sweep(closure_gaps, base, {"d": DIMENSIONS}, width=WIDE, progress=progress)
+    data["infinite"] = ll.predict(base, ll.HighDimMeanField(particles=2), TIMES)
+    data["by_width"] = ll.sweep(closure_gaps, base, {"width": MANY}, d=SMALL_D, progress=progress)
+    data["by_dimension"] = ll.sweep(closure_gaps, base, {"d": DIMENSIONS}, width=WIDE, progress=progress)
     return data
 
 
@@ -91,7 +79,7 @@ def _slope(x: list, y: np.ndarray) -> float:
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     checks = []
     for p in WIDTHS:
-        gap = compare(data[f"sgd_{p}"], data[f"ode_{p}"])
+        gap = ll.compare(data[f"sgd_{p}"], data[f"ode_{p}"])
         checks.append(
             Check(f"SGD at d = {D} follows the overlap ODE, p = {p}", gap.agrees, f"largest |z| {gap.max_z:.2f}")
         )

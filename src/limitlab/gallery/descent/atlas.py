@@ -8,22 +8,10 @@ the ratio at which half of the runs succeed, all three at the same d and up to a
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from limitlab.algorithms.descent.gradient_descent import GradientDescent
-from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
-from limitlab.analysis.linear.thresholds import thresholds
-from limitlab.analysis.success import success_rate
-from limitlab.figures import new_figure, palette, style_axes
+import limitlab as ll
 from limitlab.gallery.descent.success_curves import Step, fit_step, found_of, part_of, success_curve
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import descent_phase_retrieval, wide_phase_retrieval
-from limitlab.macro.predict import predict
-from limitlab.macro.wide.matrix_flow import MatrixFlow
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.channels import Modulus
-from limitlab.problems.priors import GaussianPrior
-from limitlab.problems.problem import Problem
-from limitlab.results.schema import dataset
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,11 +39,11 @@ METHODS = {
 }
 
 
-def problem(method: str = "gd", alpha: float = COMMON) -> Problem:
+def problem(method: str = "gd", alpha: float = COMMON) -> ll.Problem:
     if method == "wide":
-        return wide_phase_retrieval(alpha, width=D)
-    persistent = PersistentSGD(learning_rate=0.01, batch_fraction=0.5, persistence_time=2.0)
-    return descent_phase_retrieval(alpha, persistent if method == "psgd" else GradientDescent(0.02))
+        return ll.library.wide_phase_retrieval(alpha, width=D)
+    persistent = ll.PersistentSGD(learning_rate=0.01, batch_fraction=0.5, persistence_time=2.0)
+    return ll.library.descent_phase_retrieval(alpha, persistent if method == "psgd" else ll.GradientDescent(0.02))
 
 
 def curve(method: str, d: int = D, runs: int = 0, progress: Progress | None = None) -> "xr.Dataset":
@@ -65,8 +53,8 @@ def curve(method: str, d: int = D, runs: int = 0, progress: Progress | None = No
     def run(alpha: float, number: int, told: Progress | None) -> "xr.Dataset":
         one = problem(method, alpha)
         if method != "wide":
-            return simulate(one, d, [T_MAX], runs, number, progress=told)
-        seen = predict(one, MatrixFlow(d=d, width=math.inf, replicas=runs, seed=number, rtol=1e-6), [S_MAX])
+            return ll.simulate(one, d, [T_MAX], runs, number, progress=told)
+        seen = ll.predict(one, ll.MatrixFlow(d=d, width=math.inf, replicas=runs, seed=number, rtol=1e-6), [S_MAX])
         if told is not None:
             told(1, 1, f"flow of A, alpha = {alpha:g}")
         return seen
@@ -75,8 +63,8 @@ def curve(method: str, d: int = D, runs: int = 0, progress: Progress | None = No
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    t = thresholds(GaussianPrior(), Modulus())
-    limit = dataset(
+    t = ll.thresholds(ll.GaussianPrior(), ll.Modulus())
+    limit = ll.analysis.dataset(
         problem(),
         {"threshold": ("kind", [t.information, t.algorithmic])},
         {"kind": ["bayes", "amp"]},
@@ -93,7 +81,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     told = ", ".join(f"{name} {step}" for name, step in steps.items())
     counts = data["gd"].success
     backwards = data["gd"].assign(success=(counts.dims, counts.values[::-1]))
-    rate = {name: success_rate(data[name]).sel(sample_ratio=COMMON) for name in ("psgd", "gd")}
+    rate = {name: ll.success_rate(data[name]).sel(sample_ratio=COMMON) for name in ("psgd", "gd")}
     return [
         Check(
             "possible from 1, easy for message passing from 1.128",

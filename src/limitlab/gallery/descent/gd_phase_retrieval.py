@@ -9,17 +9,10 @@ is trapped by bad minima: half of the runs succeed at a ratio between 4 and 5 th
 
 from typing import TYPE_CHECKING
 
-from limitlab.analysis.linear.thresholds import thresholds
-from limitlab.analysis.success import success_rate
-from limitlab.figures import new_figure, palette, style_axes
+import limitlab as ll
 from limitlab.gallery.descent.success_curves import draw_rates, fit_step, found_of, part_of, success_curve
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import descent_phase_retrieval
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.channels import Modulus
-from limitlab.problems.priors import GaussianPrior
-from limitlab.problems.problem import Problem
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,15 +26,15 @@ T_MAX = 50.0
 INFORMED, INFORMED_RATIO, INFORMED_D = 0.5, 3.0, 128  # the control: a start that knows something
 
 
-def problem(alpha: float = INFORMED_RATIO, overlap: float | None = None) -> Problem:
-    return descent_phase_retrieval(alpha, overlap=overlap)
+def problem(alpha: float = INFORMED_RATIO, overlap: float | None = None) -> ll.Problem:
+    return ll.library.descent_phase_retrieval(alpha, overlap=overlap)
 
 
 def curve(d: int, runs: int, ratios=RATIOS, progress: Progress | None = None) -> "xr.Dataset":
     """Success of gradient descent at dimension d."""
 
     def run(alpha: float, number: int, told: Progress | None) -> "xr.Dataset":
-        return simulate(problem(alpha), d, [T_MAX], runs, 1000 * d + number, progress=told)
+        return ll.simulate(problem(alpha), d, [T_MAX], runs, 1000 * d + number, progress=told)
 
     return success_curve(problem(ratios[0]), run, ratios, progress, "simulate (GradientDescent)", d=d, t_max=T_MAX)
 
@@ -53,7 +46,7 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     }
     one = problem(INFORMED_RATIO, INFORMED)
     told = part_of(progress, len(RUNS), len(RUNS) + 1)
-    data["informed"] = simulate(one, INFORMED_D, [T_MAX], RUNS[INFORMED_D], 1, progress=told)
+    data["informed"] = ll.simulate(one, INFORMED_D, [T_MAX], RUNS[INFORMED_D], 1, progress=told)
     return data
 
 
@@ -62,16 +55,16 @@ def _curves(data: "dict[str, xr.Dataset]") -> "dict[int, xr.Dataset]":
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
-    t = thresholds(GaussianPrior(), Modulus())
+    t = ll.thresholds(ll.GaussianPrior(), ll.Modulus())
     assert t.information is not None and t.algorithmic is not None
     curves = _curves(data)
     steps = {d: fit_step(ds) for d, ds in curves.items()}
     small, large = min(RUNS), max(RUNS)
     first, last = RATIOS[0], RATIOS[-1]
-    rates = {d: success_rate(ds) for d, ds in curves.items()}
+    rates = {d: ll.success_rate(ds) for d, ds in curves.items()}
     most = max(float(rate.success_rate_high.sel(sample_ratio=first)) for rate in rates.values())
     least = min(float(rate.success_rate_low.sel(sample_ratio=last)) for rate in rates.values())
-    informed = success_rate(data["informed"])
+    informed = ll.success_rate(data["informed"])
     random = rates[INFORMED_D].sel(sample_ratio=INFORMED_RATIO)
     told = ", ".join(f"{step} at d = {d}" for d, step in steps.items())
     return [
@@ -115,7 +108,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
 
 
 def figure(data: "dict[str, xr.Dataset]") -> "Figure":
-    t = thresholds(GaussianPrior(), Modulus())
+    t = ll.thresholds(ll.GaussianPrior(), ll.Modulus())
     assert t.information is not None and t.algorithmic is not None
     fig, (left, right) = new_figure(2, width=5.6, height=4.4)
     left.axvline(t.information, color="0.4", ls="--", lw=1.5, label=f"possible: α = {t.information:.4g}")

@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.success import success_rate, wilson
-from limitlab.analysis.uniqueness import uniqueness
-from limitlab.figures import new_figure, palette, style_axes
+import limitlab as ll
 from limitlab.gallery.descent.success_curves import chance, found_of, part_of, success_curve
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import wide_phase_retrieval
-from limitlab.macro.predict import predict
-from limitlab.macro.wide.matrix_flow import MatrixFlow
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.schema import dataset
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,15 +36,15 @@ UNLIKELY = 0.01  # the level at which two shares differ
 EXACT = 1e-9  # a certificate obeys its constraint to rounding
 
 
-def problem(alpha: float = ALWAYS) -> Problem:
-    return wide_phase_retrieval(alpha, width=D)
+def problem(alpha: float = ALWAYS) -> ll.Problem:
+    return ll.library.wide_phase_retrieval(alpha, width=D)
 
 
 def curve(width: float, runs: int = RUNS, ratios=RATIOS, progress: Progress | None = None) -> "xr.Dataset":
     """Which data sets a student of this width recovers by s = `S_MAX`."""
 
     def run(alpha: float, number: int, told: Progress | None) -> "xr.Dataset":
-        seen = predict(problem(alpha), MatrixFlow(d=D, width=width, replicas=runs, seed=number), [S_MAX])
+        seen = ll.predict(problem(alpha), ll.MatrixFlow(d=D, width=width, replicas=runs, seed=number), [S_MAX])
         if told is not None:
             told(1, 1, f"flow of A, m = {width:g}, alpha = {alpha:g}")
         return seen
@@ -66,7 +59,7 @@ def certificates(runs: int = RUNS, ratios=RATIOS, progress: Progress | None = No
     columns = {name: np.zeros((len(ratios), runs)) for name in names}
     for i, alpha in enumerate(ratios):
         for replica in range(runs):
-            found = uniqueness(problem(alpha), D, i, replica=replica)
+            found = ll.uniqueness(problem(alpha), D, i, replica=replica)
             values = found.multipliers
             columns["kappa"][i, replica] = found.kappa
             columns["unique"][i, replica] = found.unique
@@ -75,7 +68,7 @@ def certificates(runs: int = RUNS, ratios=RATIOS, progress: Progress | None = No
         if progress is not None:
             progress(i + 1, len(ratios), f"certificates, alpha = {alpha:g}")
     axes = ("sample_ratio", "data_set")
-    return dataset(
+    return ll.analysis.dataset(
         problem(ratios[0]),
         {name: (axes, column) for name, column in columns.items()},
         {"sample_ratio": list(ratios), "data_set": np.arange(runs)},
@@ -102,7 +95,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     below, above = ({name: found_of(ds, alpha) for name, ds in wide.items()} for alpha in (NEVER, ALWAYS))
     row, top = RATIOS.index(NEVER), RATIOS.index(ALWAYS)
     lost = data["m_infinite"].sel(sample_ratio=NEVER)
-    one, endless = (success_rate(data[name]).sel(sample_ratio=ALWAYS) for name in ("m_1", "m_infinite"))
+    one, endless = (ll.success_rate(data[name]).sel(sample_ratio=ALWAYS) for name in ("m_1", "m_infinite"))
     same = float(np.mean(found["m = ∞"] == found[NAMES["m_d"]]))
     return [
         Check(
@@ -157,14 +150,14 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     fig, (left, right) = new_figure(2, width=5.6, height=4.4)
     styles = zip(NAMES.items(), (palette[1], palette[4], palette[0], palette[2]), "^Dso", strict=True)
     for i, ((name, label), colour, marker) in enumerate(styles):
-        rate = success_rate(data[name])
+        rate = ll.success_rate(data[name])
         share = rate.success_rate.values
         bars = [share - rate.success_rate_low.values, rate.success_rate_high.values - share]
         x = rate.sample_ratio.values + 0.03 * (i - 1.5)
         left.errorbar(x, share, bars, fmt=f"{marker}-", color=colour, ms=5, lw=1, capsize=2, label=f"flow, {label}")
     proof = data["certificate"]
     share = proof.unique.mean("data_set").values
-    low, high = wilson(share, proof.sizes["data_set"])
+    low, high = ll.analysis.wilson(share, proof.sizes["data_set"])
     left.fill_between(proof.sample_ratio, low, high, color="0.5", alpha=0.25, lw=0, label="certified unique (95 %)")
     _theorem(left)
     left.set_ylim(-0.03, 1.03)

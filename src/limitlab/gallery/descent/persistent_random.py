@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.descent.base import AbstractDescent
-from limitlab.algorithms.descent.gradient_descent import GradientDescent
-from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
-from limitlab.algorithms.descent.stochastic_gd import StochasticGD
-from limitlab.analysis.success import success_rate, wilson
-from limitlab.figures import new_figure, palette, style_axes
+import limitlab as ll
 from limitlab.gallery.descent.success_curves import chance, part_of
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import descent_phase_retrieval
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,22 +28,22 @@ COLOURS = dict(zip(LABELS, (palette[0], palette[4], palette[1]), strict=True))
 UNLIKELY = 0.01  # the level at which two shares differ
 
 
-def rules() -> dict[str, AbstractDescent]:
+def rules() -> dict[str, ll.AbstractAlgorithm]:
     return {
-        "gd": GradientDescent(ETA),
-        "sgd": StochasticGD(learning_rate=ETA, batch_fraction=BATCH),
-        "psgd": PersistentSGD(learning_rate=ETA, batch_fraction=BATCH, persistence_time=TAU),
+        "gd": ll.GradientDescent(ETA),
+        "sgd": ll.StochasticGD(learning_rate=ETA, batch_fraction=BATCH),
+        "psgd": ll.PersistentSGD(learning_rate=ETA, batch_fraction=BATCH, persistence_time=TAU),
     }
 
 
-def problem(rule: str = "psgd") -> Problem:
-    return descent_phase_retrieval(ALPHA, rules()[rule])
+def problem(rule: str = "psgd") -> ll.Problem:
+    return ll.library.descent_phase_retrieval(ALPHA, rules()[rule])
 
 
 def results(d: int, runs: int, times: np.ndarray = TIMES, progress: Progress | None = None) -> "dict[str, xr.Dataset]":
     """All rules on the same data sets, from the same starts."""
     return {
-        rule: simulate(problem(rule), d, times, runs, 0, progress=part_of(progress, i, len(LABELS)))
+        rule: ll.simulate(problem(rule), d, times, runs, 0, progress=part_of(progress, i, len(LABELS)))
         for i, rule in enumerate(LABELS)
     }
 
@@ -73,7 +65,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     when = data["psgd"].success_time.values
     late = float(np.mean(when > end / 4)) - float(np.mean(~found["psgd"]))
     mean = {rule: float(abs(ds.m.isel(time=-1)).mean()) for rule, ds in data.items()}
-    rate = success_rate(data["psgd"])
+    rate = ll.success_rate(data["psgd"])
     return [
         *(
             Check(
@@ -114,7 +106,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         ds, colour, marker = data[rule], COLOURS[rule], "os^"[i]
         times, runs = ds.time.values, ds.sizes["replica"]
         share = np.mean(ds.success_time.values[:, None] <= times, axis=0)
-        low, high = wilson(share, runs)
+        low, high = ll.analysis.wilson(share, runs)
         top = max(top, float(high.max()))
         some = slice(8 + i, None, 8)
         left.step(times, share, where="post", color=colour, lw=1.5)

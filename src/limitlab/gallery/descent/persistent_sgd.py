@@ -10,20 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.descent.base import AbstractDescent
-from limitlab.algorithms.descent.gradient_descent import GradientDescent
-from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
-from limitlab.algorithms.descent.stochastic_gd import StochasticGD
-from limitlab.figures import average, new_figure, palette, style_axes
+import limitlab as ll
 from limitlab.gallery.descent.success_curves import part_of
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import descent_phase_retrieval
-from limitlab.macro.dmft.dmft import DMFT
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,35 +27,35 @@ STARTS = {"5": 0.5, "2": 0.2}  # end of a result's name -> overlap with the teac
 TIMES = np.linspace(0, 3, 31)
 SHOWN = slice(None, None, 3)  # of the times, those at which simulations are drawn
 D, RUNS = 1000, 12
-LIMIT = DMFT(trajectories=4096, batches=8)
+LIMIT = ll.DMFT(trajectories=4096, batches=8)
 SEEN = ("m", "train_loss", "C")
 LABELS = {"gd": "GD", "sgd": "SGD, half the samples", "psgd": f"persistent SGD, half the samples, τ = {TAU:g}"}
 STYLES = {"gd": (palette[0], "o", "-"), "sgd": (palette[4], "s", ":"), "psgd": (palette[1], "^", "-")}
 EARLIER = 1.0  # the second of the two times t' at which C(t, t') is drawn
 
 
-def rules() -> dict[str, AbstractDescent]:
+def rules() -> dict[str, ll.AbstractAlgorithm]:
     return {
-        "gd": GradientDescent(ETA),
-        "sgd": StochasticGD(learning_rate=ETA, batch_fraction=BATCH),
-        "psgd": PersistentSGD(learning_rate=ETA, batch_fraction=BATCH, persistence_time=TAU),
+        "gd": ll.GradientDescent(ETA),
+        "sgd": ll.StochasticGD(learning_rate=ETA, batch_fraction=BATCH),
+        "psgd": ll.PersistentSGD(learning_rate=ETA, batch_fraction=BATCH, persistence_time=TAU),
     }
 
 
-def problem(rule: str = "psgd", overlap: float = 0.5) -> Problem:
-    return descent_phase_retrieval(ALPHA, rules()[rule], overlap)
+def problem(rule: str = "psgd", overlap: float = 0.5) -> ll.Problem:
+    return ll.library.descent_phase_retrieval(ALPHA, rules()[rule], overlap)
 
 
 def results(
-    d: int, runs: int, limit: DMFT, times: np.ndarray = TIMES, progress: Progress | None = None
+    d: int, runs: int, limit: ll.DMFT, times: np.ndarray = TIMES, progress: Progress | None = None
 ) -> "dict[str, xr.Dataset]":
     """Simulation and theory of all rules and starts: gd_5, gd_5_dmft, ... The rules see the same data sets."""
     data, cases = {}, [(rule, end) for end in STARTS for rule in LABELS]
     for i, (rule, end) in enumerate(cases):
         one = problem(rule, STARTS[end])
         told = part_of(progress, i, len(cases))
-        data[f"{rule}_{end}"] = simulate(one, d, times, runs, list(STARTS).index(end), progress=told)
-        data[f"{rule}_{end}_dmft"] = predict(one, limit, times)
+        data[f"{rule}_{end}"] = ll.simulate(one, d, times, runs, list(STARTS).index(end), progress=told)
+        data[f"{rule}_{end}_dmft"] = ll.predict(one, limit, times)
     return data
 
 
@@ -78,7 +68,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     for end, start in STARTS.items():
         for rule, label in LABELS.items():
             sim, limit = data[f"{rule}_{end}"], data[f"{rule}_{end}_dmft"]
-            gap = compare(sim, limit, variables=SEEN)
+            gap = ll.compare(sim, limit, variables=SEEN)
             worst = ", ".join(f"{entry.variable} {entry.z:+.2f}" for entry in gap.entries)
             checks.append(
                 Check(
@@ -88,7 +78,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
                 )
             )
     for end, start in STARTS.items():
-        wrong = compare(data[f"psgd_{end}"], data[f"sgd_{end}_dmft"], variables=SEEN, check_problem=False)
+        wrong = ll.compare(data[f"psgd_{end}"], data[f"sgd_{end}_dmft"], variables=SEEN, check_problem=False)
         checks.append(
             Check(
                 f"control: the theory of SGD does not describe persistent SGD, start {start:g}",
@@ -97,7 +87,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
             )
         )
     late = data["gd_5_dmft"].assign_coords(time=data["gd_5_dmft"].time * 2)
-    slow = compare(data["gd_5"], late, variables="m")
+    slow = ll.compare(data["gd_5"], late, variables="m")
     checks.append(Check("control: a clock that is wrong by 2 is noticed", not slow.agrees, f"|z| {slow.max_z:.1f}"))
     near, far = (_farthest(data[f"{rule}_5_dmft"].m, data["gd_5_dmft"].m) for rule in ("sgd", "psgd"))
     checks.append(

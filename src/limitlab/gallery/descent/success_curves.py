@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from limitlab.analysis.success import success_rate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.schema import dataset
+import limitlab as ll
+from limitlab.gallery.entry import Progress
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -72,7 +70,7 @@ def fit_step(curve: "xr.Dataset") -> Step:
 
 
 def success_curve(
-    one: Problem,
+    one: ll.Problem,
     run: "Callable[[float, int, Progress | None], xr.Dataset]",
     ratios: Sequence[float],
     progress: Progress | None,
@@ -91,7 +89,7 @@ def success_curve(
     axes = ("sample_ratio", "replica")
     columns = {name: (axes, [part[name].values for part in parts]) for name in ("success", "success_time")}
     columns |= {name: (axes, [part[name].isel(time=-1).values for part in parts]) for name in last}
-    return dataset(one, columns, {"sample_ratio": list(ratios)}, method=method, attrs=attrs)
+    return ll.analysis.dataset(one, columns, {"sample_ratio": list(ratios)}, method=method, attrs=attrs)
 
 
 def part_of(progress: Progress | None, index: int, count: int) -> Progress | None:
@@ -120,7 +118,7 @@ def chance(one: np.ndarray, other: np.ndarray) -> float:
 
 def draw_rates(axes: "Axes", curve: "xr.Dataset", colour: str, marker: str, label: str, shift: float = 0.0) -> None:
     """Shares with Wilson's 95 % intervals as points, their fitted step as a line; shifted so that bars can be told."""
-    rate = success_rate(curve)
+    rate = ll.success_rate(curve)
     share = rate.success_rate.values
     bars = [share - rate.success_rate_low.values, rate.success_rate_high.values - share]
     x = rate.sample_ratio.values

@@ -13,23 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.analysis.linear.thresholds import thresholds
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.macro.bayes.bayes_optimal import BayesOptimal
-from limitlab.macro.bayes.fixed_points import curve
-from limitlab.macro.bayes.state_evolution import StateEvolution
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.channels import Sign
-from limitlab.problems.networks import SingleIndex
-from limitlab.problems.priors import RademacherPrior
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
-from limitlab.results.schema import dataset
-from limitlab.sweep import sweep
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,45 +28,45 @@ RUNS = (0.5, 1.0, 1.3, 1.8)
 D, REPLICAS, ITERATIONS = 2000, 16, 40
 
 
-def problem(alpha: float) -> Problem:
-    return Problem(
-        teacher=SingleIndex(RademacherPrior()),
-        channel=Sign(),
+def problem(alpha: float) -> ll.Problem:
+    return ll.Problem(
+        teacher=ll.SingleIndex(ll.RademacherPrior()),
+        channel=ll.Sign(),
         sample_ratio=alpha,
-        algorithm=GAMP(iterations=ITERATIONS),
+        algorithm=ll.GAMP(iterations=ITERATIONS),
     )
 
 
-def problems() -> dict[str, Problem]:
+def problems() -> dict[str, ll.Problem]:
     return {f"binary perceptron, alpha = {alpha:g}": problem(alpha) for alpha in RUNS}
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    line = curve(RademacherPrior(), Sign())
-    keep = (line.at.A > 1e-3) & (line.at.A < 60)
+    line = ll.analysis.fixed_points(ll.RademacherPrior(), ll.Sign())
+    keep = (line.A > 1e-3) & (line.A < 60)
     data = {
-        "bayes": sweep(predict, problem(1.0), {"sample_ratio": RATIOS}, limit=BayesOptimal()),
-        "amp": sweep(predict, problem(1.0), {"sample_ratio": RATIOS}, limit=StateEvolution(iterations=1)),
-        "fixed_points": dataset(
+        "bayes": ll.sweep(ll.predict, problem(1.0), {"sample_ratio": RATIOS}, limit=ll.BayesOptimal()),
+        "amp": ll.sweep(ll.predict, problem(1.0), {"sample_ratio": RATIOS}, limit=ll.StateEvolution(iterations=1)),
+        "fixed_points": ll.analysis.dataset(
             problem(1.0),
             {
-                "m": (("signal",), line.at.m[keep]),
-                "free_entropy": (("signal",), line.at.free_entropy[keep]),
-                "ratio": (("signal",), line.at.alpha[keep]),
+                "m": (("signal",), line.m[keep]),
+                "free_entropy": (("signal",), line.free_entropy[keep]),
+                "ratio": (("signal",), line.alpha[keep]),
             },
-            {"signal": line.at.A[keep]},
+            {"signal": line.A[keep]},
             method="fixed points",
             reference="gyorgyi1990first",
         ),
     }
     for i, alpha in enumerate(RUNS):
-        data[f"gamp_{i}"] = simulate(problem(alpha), D, replicas=REPLICAS, seed=i, progress=progress)
-        data[f"evolution_{i}"] = predict(problem(alpha), StateEvolution())
+        data[f"gamp_{i}"] = ll.simulate(problem(alpha), D, replicas=REPLICAS, seed=i, progress=progress)
+        data[f"evolution_{i}"] = ll.predict(problem(alpha), ll.StateEvolution())
     return data
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
-    t = thresholds(RademacherPrior(), Sign())
+    t = ll.thresholds(ll.RademacherPrior(), ll.Sign())
     assert t.information is not None and t.algorithmic is not None
     bayes, amp = data["bayes"], data["amp"]
     jump = float(bayes.sample_ratio[int(np.argmax(bayes.m.values > 0.999))])
@@ -104,7 +90,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
         ),
     ]
     for i, alpha in enumerate(RUNS):
-        gap = compare(data[f"gamp_{i}"], data[f"evolution_{i}"])
+        gap = ll.compare(data[f"gamp_{i}"], data[f"evolution_{i}"])
         checks.append(
             Check(
                 f"GAMP at d = {D}, alpha = {alpha:g} follows state evolution at every iteration",
@@ -120,7 +106,7 @@ def _largest(amp: "xr.Dataset", t) -> float:
 
 
 def figure(data: "dict[str, xr.Dataset]") -> "Figure":
-    t = thresholds(RademacherPrior(), Sign())
+    t = ll.thresholds(ll.RademacherPrior(), ll.Sign())
     assert t.information is not None and t.algorithmic is not None
     fig, (left, right) = new_figure(2, width=5.2, height=4.0)
     bayes, amp, line = data["bayes"], data["amp"], data["fixed_points"]

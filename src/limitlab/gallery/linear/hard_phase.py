@@ -4,14 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.linear.phases import phase_diagram
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.numerics.progress import Progress
-from limitlab.problems.channels import GaussianNoise, Sign
-from limitlab.problems.networks import SingleIndex
-from limitlab.problems.priors import GaussBernoulliPrior, RademacherPrior
-from limitlab.problems.problem import Problem
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,11 +20,13 @@ SPARSE_RATIOS, BINARY_RATIOS = np.linspace(0.02, 1.1, 55), np.linspace(0.8, 2.2,
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    sparse = Problem(teacher=SingleIndex(GaussBernoulliPrior(0.5)), channel=GaussianNoise(), sample_ratio=1.0)
-    binary = Problem(teacher=SingleIndex(RademacherPrior()), channel=Sign(), sample_ratio=1.0)
+    sparse = ll.Problem(
+        teacher=ll.SingleIndex(ll.GaussBernoulliPrior(0.5)), channel=ll.GaussianNoise(), sample_ratio=1.0
+    )
+    binary = ll.Problem(teacher=ll.SingleIndex(ll.RademacherPrior()), channel=ll.Sign(), sample_ratio=1.0)
     return {
-        "sparse": phase_diagram(sparse, "teacher.prior.density", DENSITIES, SPARSE_RATIOS, progress),
-        "binary": phase_diagram(binary, "channel.variance", NOISES, BINARY_RATIOS, progress),
+        "sparse": ll.analysis.phase_diagram(sparse, "teacher.prior.density", DENSITIES, SPARSE_RATIOS, progress),
+        "binary": ll.analysis.phase_diagram(binary, "channel.variance", NOISES, BINARY_RATIOS, progress),
     }
 
 

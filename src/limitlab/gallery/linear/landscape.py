@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.linear.landscape import free_entropy
-from limitlab.analysis.linear.thresholds import thresholds
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.macro.bayes.state_evolution import StateEvolution
-from limitlab.macro.predict import predict
-from limitlab.numerics.progress import Progress
-from limitlab.problems.channels import Modulus
-from limitlab.problems.networks import SingleIndex
-from limitlab.problems.priors import GaussianPrior
-from limitlab.problems.problem import Problem
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,15 +24,15 @@ RATIOS = {"impossible": 0.9, "hard": 1.07, "easy": 1.2}
 OVERLAPS = np.concatenate([np.linspace(0, 0.99, 100), 1 - np.geomspace(9e-3, 1e-6, 40)])
 
 
-def problem(phase: str) -> Problem:
-    return Problem(teacher=SingleIndex(GaussianPrior()), channel=Modulus(), sample_ratio=RATIOS[phase])
+def problem(phase: str) -> ll.Problem:
+    return ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), channel=ll.Modulus(), sample_ratio=RATIOS[phase])
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data = {}
     for i, phase in enumerate(RATIOS):
-        data[phase] = free_entropy(problem(phase), OVERLAPS)
-        data[f"{phase}_iterations"] = predict(problem(phase), StateEvolution(start=0.02, iterations=300))
+        data[phase] = ll.free_entropy(problem(phase), OVERLAPS)
+        data[f"{phase}_iterations"] = ll.predict(problem(phase), ll.StateEvolution(start=0.02, iterations=300))
         if progress is not None:
             progress(i + 1, len(RATIOS), "landscapes")
     return data
@@ -54,7 +46,7 @@ def _maxima(ds: "xr.Dataset") -> list[float]:
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
-    t = thresholds(GaussianPrior(), Modulus())
+    t = ll.thresholds(ll.GaussianPrior(), ll.Modulus())
     assert t.information is not None and t.algorithmic is not None
     checks = [
         Check(

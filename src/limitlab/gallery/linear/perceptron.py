@@ -9,25 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limitlab.algorithms.erm import ERM
-from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.analysis.linear.penalty import optimal_penalty
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.macro.bayes.bayes_optimal import BayesOptimal
-from limitlab.macro.bayes.state_evolution import StateEvolution
-from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.channels import Sign
-from limitlab.problems.losses import HingeLoss, LogisticLoss, MaxMargin, SquareLoss
-from limitlab.problems.networks import SingleIndex
-from limitlab.problems.priors import GaussianPrior
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
-from limitlab.results.schema import dataset
-from limitlab.sweep import sweep
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,34 +20,38 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY", "problems"]
 
 RATIOS = np.geomspace(0.2, 100, 12)
-LOSSES: dict[str, Any] = {"ridge": SquareLoss(), "hinge": HingeLoss(), "logistic": LogisticLoss()}
+LOSSES: dict[str, Any] = {"ridge": ll.SquareLoss(), "hinge": ll.HingeLoss(), "logistic": ll.LogisticLoss()}
 CONSTANTS = {"bayes": 0.44170, "logistic": 0.44198, "hinge": 0.4877, "margin": 0.50049}
 RUNS = (0.5, 2.0, 6.0)
 D, REPLICAS = 600, 64
 GAMP_D = 1000
 
 
-def problem(alpha: float, loss: Any = None, penalty: float = 1.0) -> Problem:
-    rule = GAMP(iterations=25) if loss is None else ERM(penalty)
-    return Problem(teacher=SingleIndex(GaussianPrior()), channel=Sign(), sample_ratio=alpha, loss=loss, algorithm=rule)
+def problem(alpha: float, loss: Any = None, penalty: float = 1.0) -> ll.Problem:
+    rule = ll.GAMP(iterations=25) if loss is None else ll.ERM(penalty)
+    return ll.Problem(
+        teacher=ll.SingleIndex(ll.GaussianPrior()), channel=ll.Sign(), sample_ratio=alpha, loss=loss, algorithm=rule
+    )
 
 
-def problems() -> dict[str, Problem]:
+def problems() -> dict[str, ll.Problem]:
     return {f"perceptron, alpha = {alpha:g}": problem(alpha) for alpha in RUNS}
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data = {
-        "bayes": sweep(predict, problem(1.0), {"sample_ratio": RATIOS}, limit=BayesOptimal()),
-        "margin": sweep(predict, problem(1.0, MaxMargin(), 0.0), {"sample_ratio": RATIOS}, limit=ERMAsymptotics()),
+        "bayes": ll.sweep(ll.predict, problem(1.0), {"sample_ratio": RATIOS}, limit=ll.BayesOptimal()),
+        "margin": ll.sweep(
+            ll.predict, problem(1.0, ll.MaxMargin(), 0.0), {"sample_ratio": RATIOS}, limit=ll.ERMAsymptotics()
+        ),
     }
     for name, loss in LOSSES.items():
         best = []
         for i, alpha in enumerate(RATIOS):
-            best.append(optimal_penalty(problem(alpha, loss)))
+            best.append(ll.optimal_penalty(problem(alpha, loss)))
             if progress is not None:
                 progress(i + 1, len(RATIOS), f"best penalties of {name}")
-        data[name] = dataset(
+        data[name] = ll.analysis.dataset(
             problem(1.0, loss),
             {
                 "generalisation_error": (("sample_ratio",), [b.generalisation_error for b in best]),
@@ -71,15 +59,15 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
             },
             {"sample_ratio": RATIOS},
             method="ERMAsymptotics",
-            reference=ERMAsymptotics.reference,
+            reference=ll.ERMAsymptotics.reference,
         )
     for i, alpha in enumerate(RUNS):
-        data[f"gamp_{i}"] = simulate(problem(alpha), GAMP_D, replicas=REPLICAS, seed=i, progress=progress)
-        data[f"evolution_{i}"] = predict(problem(alpha), StateEvolution())
+        data[f"gamp_{i}"] = ll.simulate(problem(alpha), GAMP_D, replicas=REPLICAS, seed=i, progress=progress)
+        data[f"evolution_{i}"] = ll.predict(problem(alpha), ll.StateEvolution())
         for name, loss in LOSSES.items():
-            fit = problem(alpha, loss, optimal_penalty(problem(alpha, loss)).penalty)
-            data[f"{name}_fit_{i}"] = simulate(fit, D, replicas=REPLICAS, seed=10 + i, progress=progress)
-            data[f"{name}_limit_{i}"] = predict(fit, ERMAsymptotics())
+            fit = problem(alpha, loss, ll.optimal_penalty(problem(alpha, loss)).penalty)
+            data[f"{name}_fit_{i}"] = ll.simulate(fit, D, replicas=REPLICAS, seed=10 + i, progress=progress)
+            data[f"{name}_limit_{i}"] = ll.predict(fit, ll.ERMAsymptotics())
     return data
 
 
@@ -116,7 +104,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
         pairs = [("GAMP", f"gamp_{i}", f"evolution_{i}")]
         pairs += [(name, f"{name}_fit_{i}", f"{name}_limit_{i}") for name in LOSSES]
         for name, sim, limit in pairs:
-            gap = compare(data[sim], data[limit])
+            gap = ll.compare(data[sim], data[limit])
             checks.append(
                 Check(f"{name} at alpha = {alpha:g} agrees with its limit", gap.agrees, f"|z| {gap.max_z:.2f}")
             )

@@ -4,22 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.analysis.linear.thresholds import thresholds
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.macro.bayes.bayes_optimal import BayesOptimal
-from limitlab.macro.bayes.state_evolution import StateEvolution
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.channels import Modulus
-from limitlab.problems.networks import SingleIndex
-from limitlab.problems.priors import GaussianPrior
-from limitlab.problems.problem import Problem
-from limitlab.problems.starts import AbstractStart, InformedStart, SpectralStart
-from limitlab.results.compare import compare
-from limitlab.sweep import sweep
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,39 +20,41 @@ D, REPLICAS = 1000, 16
 PATH_RATIO, PATH_START, PATH_D = 1.5, 0.1, 2000  # GAMP step by step against state evolution
 
 
-def problem(alpha: float, start: AbstractStart | None, iterations: int = 100) -> Problem:
-    return Problem(
-        teacher=SingleIndex(GaussianPrior()),
-        channel=Modulus(),
+def problem(alpha: float, start: ll.AbstractStart | None, iterations: int = 100) -> ll.Problem:
+    return ll.Problem(
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Modulus(),
         sample_ratio=alpha,
         start=start,
-        algorithm=GAMP(iterations=iterations),
+        algorithm=ll.GAMP(iterations=iterations),
     )
 
 
-def problems() -> dict[str, Problem]:
-    return {"phase retrieval": problem(PATH_RATIO, InformedStart(PATH_START), 25)}
+def problems() -> dict[str, ll.Problem]:
+    return {"phase retrieval": problem(PATH_RATIO, ll.InformedStart(PATH_START), 25)}
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     nothing = problem(1.0, None)
     data = {
-        "bayes": sweep(predict, nothing, {"sample_ratio": RATIOS}, limit=BayesOptimal()),
-        "amp": sweep(predict, nothing, {"sample_ratio": RATIOS}, limit=StateEvolution(start="weak", iterations=1)),
-        "path": predict(problems()["phase retrieval"], StateEvolution()),
-        "path_gamp": simulate(problems()["phase retrieval"], PATH_D, replicas=REPLICAS, seed=7, progress=progress),
+        "bayes": ll.sweep(ll.predict, nothing, {"sample_ratio": RATIOS}, limit=ll.BayesOptimal()),
+        "amp": ll.sweep(
+            ll.predict, nothing, {"sample_ratio": RATIOS}, limit=ll.StateEvolution(start="weak", iterations=1)
+        ),
+        "path": ll.predict(problems()["phase retrieval"], ll.StateEvolution()),
+        "path_gamp": ll.simulate(problems()["phase retrieval"], PATH_D, replicas=REPLICAS, seed=7, progress=progress),
     }
     for i, alpha in enumerate(SPECTRAL):
-        data[f"gamp_{i}"] = simulate(
-            problem(alpha, SpectralStart(), 200), D, replicas=REPLICAS, seed=i, progress=progress
+        data[f"gamp_{i}"] = ll.simulate(
+            problem(alpha, ll.SpectralStart(), 200), D, replicas=REPLICAS, seed=i, progress=progress
         )
     return data
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
-    t = thresholds(GaussianPrior(), Modulus())
+    t = ll.thresholds(ll.GaussianPrior(), ll.Modulus())
     assert t.information is not None and t.algorithmic is not None
-    gap = compare(data["path_gamp"], data["path"])
+    gap = ll.compare(data["path_gamp"], data["path"])
     amp = data["amp"]
     checks = [
         Check("weak recovery at 1/2", abs(t.weak_recovery - 0.5) < 1e-6, f"{t.weak_recovery:.8f}"),
@@ -98,7 +87,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
 
 
 def figure(data: "dict[str, xr.Dataset]") -> "Figure":
-    t = thresholds(GaussianPrior(), Modulus())
+    t = ll.thresholds(ll.GaussianPrior(), ll.Modulus())
     assert t.information is not None and t.algorithmic is not None
     fig, (left, right) = new_figure(2, width=5.2, height=4.0)
     bayes, amp = data["bayes"], data["amp"]

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.one_pass.schedules import PowerSchedule
-from limitlab.figures import average, new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import average, new_figure, palette, style_axes
 from limitlab.gallery.fits import power
-from limitlab.library import anisotropic_mixture
-from limitlab.macro.mixtures.radial_flow import RadialFlow
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,21 +31,21 @@ LARGEST = 320, (200, 0.02, 32, 3)  # the paper's dimension, at a width and steps
 NEAR = 0.03
 
 
-def problem(width: int = 200, noise: float = 0.02, batch: int = 16) -> Problem:
-    return anisotropic_mixture(
+def problem(width: int = 200, noise: float = 0.02, batch: int = 16) -> ll.Problem:
+    return ll.library.anisotropic_mixture(
         DELTA,
         width=width,
         step_noise=noise * batch,
         batch_size=batch,
         scale=SCALE,
-        schedule=PowerSchedule(0.25, onset=0.0),
+        schedule=ll.PowerSchedule(0.25, onset=0.0),
     )
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    data = {"flow": predict(problem(), RadialFlow(), DENSE)}
+    data = {"flow": ll.predict(problem(), ll.RadialFlow(), DENSE)}
     for d, (width, noise, batch, runs) in (*SIZES.items(), LARGEST):
-        data[f"sgd_{d}"] = simulate(problem(width, noise, batch), d, TIMES, runs, d, "weights", progress)
+        data[f"sgd_{d}"] = ll.simulate(problem(width, noise, batch), d, TIMES, runs, d, "weights", progress)
     return data
 
 

@@ -15,18 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.mixtures.global_minimum import global_minimum
-from limitlab.analysis.mixtures.measures import optimality_gap
-from limitlab.figures import average, new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import isotropic_mixture
-from limitlab.macro.mixtures.radial_flow import RadialFlow
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
-from limitlab.results.schema import dataset
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,8 +37,8 @@ WHOLE = np.unique(np.concatenate([LONG, np.round(np.linspace(0, 0.3, 31), 2), np
 TRAPPED = 3.625  # [(1 - sigma(0))^2 + (1 + sigma(0))^2]/4
 
 
-def problem(scale: float, noise: float = FINE, batch: int = 1) -> Problem:
-    return isotropic_mixture(DELTA, WIDTH, noise * batch, batch, scale, ACTIVATION)
+def problem(scale: float, noise: float = FINE, batch: int = 1) -> ll.Problem:
+    return ll.library.isotropic_mixture(DELTA, WIDTH, noise * batch, batch, scale, ACTIVATION)
 
 
 def pull() -> tuple[float, float]:
@@ -64,16 +55,16 @@ def floor(noise: float) -> float:
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    limit = RadialFlow(d=D, nodes=48, rtol=1e-8)
+    limit = ll.RadialFlow(d=D, nodes=48, rtol=1e-8)
     near, far = problem(SMALL, batch=8), problem(LARGE, batch=40)
-    least, stuck = global_minimum(near, D), optimality_gap(near, 0.0, D)
+    least, stuck = ll.analysis.global_minimum(near, D), ll.analysis.optimality_gap(near, 0.0, D)
     return {
-        "small": predict(near, limit, np.append(SHORT, END)),
-        "large": predict(far, limit, WHOLE),
-        "sgd_small": simulate(near, D, SHORT[::2], REPLICAS, 0, "weights", progress),
-        "sgd_large": simulate(far, D, LONG, REPLICAS, 1, "weights", progress),
-        "sgd_coarse": simulate(problem(SMALL, COARSE), D, ESCAPE, REPLICAS, 2, "weights", progress),
-        "trap": dataset(
+        "small": ll.predict(near, limit, np.append(SHORT, END)),
+        "large": ll.predict(far, limit, WHOLE),
+        "sgd_small": ll.simulate(near, D, SHORT[::2], REPLICAS, 0, "weights", progress),
+        "sgd_large": ll.simulate(far, D, LONG, REPLICAS, 1, "weights", progress),
+        "sgd_coarse": ll.simulate(problem(SMALL, COARSE), D, ESCAPE, REPLICAS, 2, "weights", progress),
+        "trap": ll.analysis.dataset(
             near,
             {
                 "trap_risk": (("norm",), [stuck.risk]),
@@ -100,8 +91,8 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     last = {name: data[f"sgd_{name}"].isel(time=-1) for name in ("small", "large", "coarse")}
     held, expected = float(last["small"].r.mean()), floor(FINE)
     predicted = mean_norm(large.sel(time=LONG))
-    follows = compare(mean_norm(data["sgd_large"]), predicted)
-    late = compare(mean_norm(data["sgd_large"]), predicted.assign_coords(time=2 * predicted.time))
+    follows = ll.compare(mean_norm(data["sgd_large"]), predicted)
+    late = ll.compare(mean_norm(data["sgd_large"]), predicted.assign_coords(time=2 * predicted.time))
     shift = float((data["sgd_large"].risk.mean("replica") - large.risk).isel(time=-1))
     escaped = last["coarse"].risk.values
     return [

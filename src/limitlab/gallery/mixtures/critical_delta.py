@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from limitlab.analysis.mixtures.global_minimum import critical_delta, global_minimum
-from limitlab.analysis.mixtures.measures import Potentials, optimality_gap, potentials
-from limitlab.errors import ConvergenceError
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 from limitlab.gallery.fits import power
-from limitlab.library import isotropic_mixture
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,8 +33,8 @@ OPTIMAL_COLOUR = "#cfe6f5"
 RADII = np.append(np.geomspace(0.05, 50, 120), np.inf)
 
 
-def problem(delta: float = 0.4) -> Problem:
-    return isotropic_mixture(delta)
+def problem(delta: float = 0.4) -> ll.Problem:
+    return ll.library.isotropic_mixture(delta)
 
 
 class Sphere(NamedTuple):
@@ -51,7 +45,7 @@ class Sphere(NamedTuple):
     gap: float
 
 
-def _sphere_risk(p: Potentials, r) -> np.ndarray:
+def _sphere_risk(p: ll.analysis.Potentials, r) -> np.ndarray:
     return 0.5 + p.V(r) + np.diag(p.U(r, r)) / 2
 
 
@@ -59,12 +53,12 @@ def best_sphere(delta: float, d: float) -> Sphere:
     from scipy.optimize import minimize_scalar
 
     one = problem(delta)
-    p, grid = potentials(one, d), np.geomspace(0.5, 20, 128)
+    p, grid = ll.analysis.potentials(one, d), np.geomspace(0.5, 20, 128)
     i = int(np.clip(np.argmin(_sphere_risk(p, grid)), 1, len(grid) - 2))
     fit: Any = minimize_scalar(
         lambda r: float(_sphere_risk(p, r)[0]), bounds=(grid[i - 1], grid[i + 1]), options={"xatol": 1e-12}
     )
-    gap = optimality_gap(one, float(fit.x), d)
+    gap = ll.analysis.optimality_gap(one, float(fit.x), d)
     return Sphere(float(fit.x), gap.risk, gap.gap)
 
 
@@ -76,13 +70,13 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
             progress(i, len(DIMENSIONS), f"d = {d:g}")
         gaps[i] = [best_sphere(float(delta), d).gap for delta in DELTAS]
     return {
-        "phases": dataset(
+        "phases": ll.analysis.dataset(
             problem(),
             {"gap": (("d", "delta"), gaps)},
             {"d": list(DIMENSIONS), "delta": DELTAS},
             method="optimality_gap",
         ),
-        "critical": dataset(
+        "critical": ll.analysis.dataset(
             problem(),
             {"critical": (("d",), critical), "status": (("d",), np.where(np.isnan(critical), "not_reached", "ok"))},
             {"d": list(DIMENSIONS)},
@@ -95,8 +89,8 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
 
 def _critical(d: float) -> float:
     try:
-        return critical_delta(problem(), d).delta
-    except ConvergenceError:
+        return ll.analysis.critical_delta(problem(), d).delta
+    except ll.errors.ConvergenceError:
         return math.nan  # optimal at no delta
 
 
@@ -104,7 +98,7 @@ def _sides(critical: list[float]) -> "xr.Dataset":
     """A little below and a little above: the best sphere, the best law, and its mass at infinity."""
 
     def at(delta: float, d: float) -> tuple[float, ...]:
-        sphere, best = best_sphere(delta, d), global_minimum(problem(delta), d)
+        sphere, best = best_sphere(delta, d), ll.analysis.global_minimum(problem(delta), d)
         return sphere.gap, sphere.risk, best.risk, best.at_infinity
 
     found = {d: delta for d, delta in zip(DIMENSIONS, critical, strict=True) if not math.isnan(delta)}
@@ -112,18 +106,18 @@ def _sides(critical: list[float]) -> "xr.Dataset":
     table = np.array([[at(delta + side, d) for side in sides] for d, delta in found.items()])
     names = ("gap", "sphere_risk", "least_risk", "at_infinity")
     variables = {name: (("d", "side"), table[..., i]) for i, name in enumerate(names)}
-    return dataset(problem(), variables, {"d": list(found), "side": list(sides)}, method="global_minimum")
+    return ll.analysis.dataset(problem(), variables, {"d": list(found), "side": list(sides)}, method="global_minimum")
 
 
 def _psi() -> "xr.Dataset":
     """Psi in the field of the best sphere, from its value there; and the gap of a sphere that is not the best."""
     rows, radius, wrong = [], [], []
     for delta in SHOWN:
-        p, best = potentials(problem(delta), SHOWN_D), best_sphere(delta, SHOWN_D)
+        p, best = ll.analysis.potentials(problem(delta), SHOWN_D), best_sphere(delta, SHOWN_D)
         rows.append(p.psi(RADII, best.radius) - p.psi(best.radius, best.radius))
         radius.append(best.radius)
-        wrong.append(optimality_gap(problem(delta), 1.05 * best.radius, SHOWN_D).gap)
-    return dataset(
+        wrong.append(ll.analysis.optimality_gap(problem(delta), 1.05 * best.radius, SHOWN_D).gap)
+    return ll.analysis.dataset(
         problem(),
         {"psi": (("delta", "norm"), rows), "best": (("delta",), radius), "wrong_gap": (("delta",), wrong)},
         {"delta": list(SHOWN), "norm": RADII},

@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.mixtures.stationary import radial_density
-from limitlab.analysis.mixtures.wasserstein import wasserstein
-from limitlab.figures import average, new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import isotropic_mixture
-from limitlab.macro.mixtures.radial_flow import RadialFlow
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -41,8 +33,8 @@ STEP_NOISE, BATCH = 2e-2, 50  # d eta/b = 4e-4: with |sigma'| = 10 the noise of 
 EDGES = np.linspace(0.3, 2.5, 45)
 
 
-def problem(delta: float, width: int = WIDTH) -> Problem:
-    return isotropic_mixture(delta, width, STEP_NOISE, BATCH)
+def problem(delta: float, width: int = WIDTH) -> ll.Problem:
+    return ll.library.isotropic_mixture(delta, width, STEP_NOISE, BATCH)
 
 
 def name(kind: str, delta: float) -> str:
@@ -53,13 +45,13 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data = {}
     for delta in DELTAS:
         one = problem(delta)
-        data[name("flow", delta)] = predict(one, RadialFlow(d=D, tolerance=1e-5, rtol=1e-8), DENSE)
-        data[name("sgd", delta)] = simulate(one, D, TIMES, REPLICAS, 0, "weights", progress)
+        data[name("flow", delta)] = ll.predict(one, ll.RadialFlow(d=D, tolerance=1e-5, rtol=1e-8), DENSE)
+        data[name("sgd", delta)] = ll.simulate(one, D, TIMES, REPLICAS, 0, "weights", progress)
         half = problem(delta, WIDTH // 2)
-        data[name("half", delta)] = simulate(half, D, TIMES, REPLICAS, 0, "weights", progress)
-    volumes = RadialFlow(d=D, method="volumes", cells=1600, reach=3.0)
-    data["density"] = predict(problem(FILMED), volumes, np.unique(np.concatenate([FILM, SHOWN])))
-    data["film"] = simulate(problem(FILMED), D, FILM, 1, 1, "weights", progress)
+        data[name("half", delta)] = ll.simulate(half, D, TIMES, REPLICAS, 0, "weights", progress)
+    volumes = ll.RadialFlow(d=D, method="volumes", cells=1600, reach=3.0)
+    data["density"] = ll.predict(problem(FILMED), volumes, np.unique(np.concatenate([FILM, SHOWN])))
+    data["film"] = ll.simulate(problem(FILMED), D, FILM, 1, 1, "weights", progress)
     return data
 
 
@@ -73,8 +65,8 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     checks = []
     for delta in DELTAS:
         flow, sgd = data[name("flow", delta)], data[name("sgd", delta)]
-        gap = compare(extrapolated(data, delta), flow, variables="risk")
-        raw = compare(sgd, flow, variables="risk")
+        gap = ll.compare(extrapolated(data, delta), flow, variables="risk")
+        raw = ll.compare(sgd, flow, variables="risk")
         excess = WIDTH * float((sgd.risk.mean("replica") - flow.risk).isel(time=-1))
         checks.append(
             Check(
@@ -85,7 +77,8 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
             )
         )
     late = [
-        compare(extrapolated(data, delta), _late(data[name("flow", delta)]), variables="risk").max_z for delta in DELTAS
+        ll.compare(extrapolated(data, delta), _late(data[name("flow", delta)]), variables="risk").max_z
+        for delta in DELTAS
     ]
     checks.append(
         Check(
@@ -127,7 +120,7 @@ def _late(flow: "xr.Dataset") -> "xr.Dataset":
 def _distance(data: "dict[str, xr.Dataset]", here: float, there: float) -> float:
     """W2 of SGD's norms at one delta to the flow at another: the largest over time, or at the end if they differ."""
     sgd = data[name("sgd", here)]
-    found = wasserstein(sgd if here == there else sgd.isel(time=[-1]), data[name("flow", there)])
+    found = ll.wasserstein(sgd if here == there else sgd.isel(time=[-1]), data[name("flow", there)])
     return float(np.max(found.mean("replica").values))
 
 
@@ -138,7 +131,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         left.plot(flow.time, flow.risk, color=colour, lw=1.8, label=f"flow, δ = {delta}")
         mean, error = average(sgd.risk.transpose("replica", "time").values)
         left.errorbar(TIMES, mean, error, fmt="o", color=colour, ms=4.5, elinewidth=1, label=f"SGD, δ = {delta}")
-        mean, error = average(wasserstein(sgd, flow).transpose("replica", "time").values)
+        mean, error = average(ll.wasserstein(sgd, flow).transpose("replica", "time").values)
         third.errorbar(TIMES, mean, error, fmt="o-", color=colour, ms=4.5, lw=0.8, capsize=2, label=f"δ = {delta}")
     left.set_ylim(0)
     style_axes(left, x="time t = γ·step/(p·d)", y="risk = ½E(y − f)²")
@@ -146,7 +139,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     left.legend(fontsize="small", frameon=False, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.14))
 
     density, sgd = data["density"], data[name("sgd", FILMED)]
-    seen = radial_density(sgd.sel(time=list(SHOWN)), EDGES).density
+    seen = ll.analysis.radial_density(sgd.sel(time=list(SHOWN)), EDGES).density
     for colour, time in zip((palette[4], palette[3], palette[0], palette[2]), SHOWN, strict=True):
         right.plot(density.radius, density.density.sel(time=time), color=colour, lw=1.8, label=f"flow, t = {time:g}")
         mean, error = average(seen.sel(time=time).transpose("replica", "radius").values)
@@ -169,7 +162,7 @@ def animation(data: "dict[str, xr.Dataset]") -> "FuncAnimation":
     from matplotlib.animation import FuncAnimation
 
     density, film, flow = data["density"], data["film"].isel(replica=0), data[name("flow", FILMED)]
-    seen = radial_density(film, EDGES).density
+    seen = ll.analysis.radial_density(film, EDGES).density
     fig, (left, right) = new_figure(2, width=4.4, height=3.6)
     bars = left.bar(seen.radius, seen[0], np.diff(EDGES), color=palette[0], alpha=0.35, label=f"SGD, N = {WIDTH}")
     (line,) = left.plot(density.radius, density.density[0], color=palette[1], lw=2, label="flow")

@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.mixtures.stationary import radial_density, stationary_law
-from limitlab.analysis.mixtures.wasserstein import wasserstein
-from limitlab.figures import average, new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import isotropic_mixture
-from limitlab.macro.mixtures.radial_flow import RadialFlow
-from limitlab.macro.predict import predict
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,19 +30,21 @@ TIMES = np.unique(np.concatenate([np.linspace(0, 1, 21), np.linspace(1, 16, 61),
 EDGES = np.linspace(0.4, 2.6, 34)
 
 
-def problem(temperature: float = TEMPERATURE, scale: float = 0.8) -> Problem:
-    return isotropic_mixture(DELTA, WIDTH, STEP_NOISE, BATCH, scale, weight_decay=DECAY, temperature=temperature)
+def problem(temperature: float = TEMPERATURE, scale: float = 0.8) -> ll.Problem:
+    return ll.library.isotropic_mixture(
+        DELTA, WIDTH, STEP_NOISE, BATCH, scale, weight_decay=DECAY, temperature=temperature
+    )
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     # Small implicit steps: those of the default smear the density while it moves fast (not at rest).
-    limit = RadialFlow(d=D, cells=1200, reach=4.0, step=2.5e-4)
+    limit = ll.RadialFlow(d=D, cells=1200, reach=4.0, step=2.5e-4)
     return {
-        "sgd": simulate(problem(), D, SEEN, REPLICAS, 0, "weights", progress),
-        "flow": predict(problem(), limit, TIMES),
-        "wide": predict(problem(scale=1.8), limit, TIMES),
-        "rest": stationary_law(problem(), D),
-        "hot": stationary_law(problem(2 * TEMPERATURE), D),
+        "sgd": ll.simulate(problem(), D, SEEN, REPLICAS, 0, "weights", progress),
+        "flow": ll.predict(problem(), limit, TIMES),
+        "wide": ll.predict(problem(scale=1.8), limit, TIMES),
+        "rest": ll.analysis.stationary_law(problem(), D),
+        "hot": ll.analysis.stationary_law(problem(2 * TEMPERATURE), D),
     }
 
 
@@ -77,10 +71,10 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ends = [float(ds.free_energy[-1]) - least for ds in (flow, wide)]
     late = moments(sgd.sel(time=slice(REST, None)))
     times = late.time.values
-    path = compare(moments(sgd), moments(flow), variables=("q", "V"))
-    still = compare(late, _at_rest(rest, times), variables=("q", "V"))
-    wrong = compare(late, _at_rest(hot, times), variables=("q", "V"), check_problem=False)
-    near = float(wasserstein(sgd, flow).mean("replica").max())
+    path = ll.compare(moments(sgd), moments(flow), variables=("q", "V"))
+    still = ll.compare(late, _at_rest(rest, times), variables=("q", "V"))
+    wrong = ll.compare(late, _at_rest(hot, times), variables=("q", "V"), check_problem=False)
+    near = float(ll.wasserstein(sgd, flow).mean("replica").max())
     excess = float(sgd.risk.sel(time=slice(REST, None)).mean() - rest.risk)
     return [
         Check(
@@ -145,7 +139,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
 
 def _histogram(axes, runs: "xr.Dataset", colour: str) -> None:
     """SGD's histogram, averaged over the times, with standard errors over runs."""
-    seen = radial_density(runs, EDGES).density.mean("time").transpose("replica", "radius")
+    seen = ll.analysis.radial_density(runs, EDGES).density.mean("time").transpose("replica", "radius")
     mean, error = average(seen.values)
     axes.errorbar(seen.radius, np.where(mean > 0, mean, np.nan), error, fmt="o", color=colour, ms=4, elinewidth=1)
 

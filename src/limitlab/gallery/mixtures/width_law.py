@@ -7,21 +7,15 @@ for N independent units of the law rho, exactly. With the best law of all this b
 SGD that starts from such units finds better ones, and is still above the minimum by a constant over N.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.mixtures.global_minimum import GlobalMinimum, global_minimum
-from limitlab.analysis.mixtures.measures import finite_width
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 from limitlab.gallery.fits import power
-from limitlab.library import isotropic_mixture
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem, replaced
-from limitlab.problems.starts import RandomStart
-from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,29 +29,33 @@ TIMES = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.5])
 STEP_NOISE, BATCH = 1e-2, 100  # d eta/b = 1e-4: noise of the steps adds less than 2 % to the excess at N = 400
 
 
-def best_law() -> GlobalMinimum:
+def best_law() -> ll.analysis.GlobalMinimum:
     """The best law of norms, here a single sphere."""
-    return global_minimum(isotropic_mixture(DELTA), D)
+    return ll.analysis.global_minimum(ll.library.isotropic_mixture(DELTA), D)
 
 
-def problem(width: int, radius: float) -> Problem:
+def problem(width: int, radius: float) -> ll.Problem:
     """N units that start at independent points of the sphere of the given norm."""
-    start = RandomStart(scale=float(radius), sphere=True)
-    return replaced(isotropic_mixture(DELTA, width, STEP_NOISE, BATCH), {"start": start})
+    start = ll.RandomStart(scale=float(radius), sphere=True)
+    return replace(ll.library.isotropic_mixture(DELTA, width, STEP_NOISE, BATCH), start=start)
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     best = best_law()
-    data = {f"sgd_{n}": simulate(problem(n, best.law.r[0]), D, TIMES, REPLICAS, n, "weights", progress) for n in WIDTHS}
+    data = {
+        f"sgd_{n}": ll.simulate(problem(n, best.law.r[0]), D, TIMES, REPLICAS, n, "weights", progress) for n in WIDTHS
+    }
     for n in WIDTHS:
-        data[f"drawn_{n}"] = simulate(problem(n, best.law.r[0]), D, TIMES[:1], DRAWS, n + 1, "weights", progress)
+        data[f"drawn_{n}"] = ll.simulate(problem(n, best.law.r[0]), D, TIMES[:1], DRAWS, n + 1, "weights", progress)
     one = problem(WIDTHS[0], best.law.r[0])
     table = {
         "least_risk": (("radius_count",), [best.risk]),
-        "K": (("radius_count",), [finite_width(one, best.law, D)]),
+        "K": (("radius_count",), [ll.analysis.finite_width(one, best.law, D)]),
         "proof": (("radius_count",), [best.gap]),
     }
-    data["limit"] = dataset(one, table, {"radius_count": [len(best.law.r)]}, method="global_minimum", attrs={"d": D})
+    data["limit"] = ll.analysis.dataset(
+        one, table, {"radius_count": [len(best.law.r)]}, method="global_minimum", attrs={"d": D}
+    )
     return data
 
 

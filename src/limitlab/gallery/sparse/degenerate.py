@@ -8,21 +8,14 @@ the last target the functions that are left cannot represent h: a floor. For the
 layers together gets stuck, while its sign-flipped twin and layer-wise training reach zero.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
-from limitlab.analysis.sparse.staircase import staircase
-from limitlab.figures import average, new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import merged_staircase
-from limitlab.macro.predict import predict
-from limitlab.macro.sparse.dimension_free import DimensionFree
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.activations.base import activation
-from limitlab.problems.problem import Problem, replaced
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,23 +36,24 @@ PENALTIES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 SWITCH = 2.0
 
 
-def problem(name: str) -> Problem:
-    return replaced(merged_staircase(TARGETS[name]), {"student.activation": activation("shifted(tanh, 0.5)")})
+def problem(name: str) -> ll.Problem:
+    student = ll.Committee(width=100, activation=ll.shifted("tanh", 0.5), second_layer="trained")
+    return replace(ll.library.merged_staircase(TARGETS[name]), student=student)
 
 
-def layerwise(name: str, penalty: float) -> Problem:
-    rule = LayerwiseSGD(learning_rate=2.0, switch_time=SWITCH, penalty=penalty)
-    return replaced(problem(name), {"algorithm": rule})
+def layerwise(name: str, penalty: float) -> ll.Problem:
+    rule = ll.LayerwiseSGD(learning_rate=2.0, switch_time=SWITCH, penalty=penalty)
+    return replace(problem(name), algorithm=rule)
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data: dict[str, Any] = {}
     for name in TARGETS:
-        data[name] = predict(problem(name), DimensionFree(nodes=96), TIMES)
-        data[f"{name}_short"] = predict(problem(name), DimensionFree(nodes=96), SHORT)
-        data[f"{name}_sgd"] = simulate(problem(name), D, SHORT, REPLICAS, 0, "weights", progress)
+        data[name] = ll.predict(problem(name), ll.DimensionFree(nodes=96), TIMES)
+        data[f"{name}_short"] = ll.predict(problem(name), ll.DimensionFree(nodes=96), SHORT)
+        data[f"{name}_sgd"] = ll.simulate(problem(name), D, SHORT, REPLICAS, 0, "weights", progress)
         for penalty in PENALTIES:
-            done = predict(layerwise(name, penalty), DimensionFree(nodes=48), [2 * SWITCH])
+            done = ll.predict(layerwise(name, penalty), ll.DimensionFree(nodes=48), [2 * SWITCH])
             data[f"{name}_ridge{-round(np.log10(penalty))}"] = done
     return data
 
@@ -69,7 +63,7 @@ def _ridge(data: "dict[str, xr.Dataset]", name: str) -> np.ndarray:
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
-    shapes = {name: staircase(text) for name, text in TARGETS.items()}
+    shapes = {name: ll.staircase(text) for name, text in TARGETS.items()}
     end = {name: float(data[name].risk[-1]) for name in TARGETS}
     u = {name: data[name].u.values for name in TARGETS}
     floor = shapes["floor"].floor
@@ -136,7 +130,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         mean, error = average(sgd.latent_risk.transpose("replica", "time").values)
         left.errorbar(SHORT[1:], mean[1:], None if error is None else error[1:], fmt="o", color=colour, ms=4)
         right.plot(PENALTIES, _ridge(data, name), "o-", color=colour, lw=1.2, ms=4)
-    floor = staircase(TARGETS["floor"]).floor
+    floor = ll.staircase(TARGETS["floor"]).floor
     for axes in (left, right):
         axes.axhline(floor, color=palette[2], ls=":", lw=1.2)
         axes.set_xscale("log")

@@ -11,23 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 from limitlab.gallery.fits import crossing, power
-from limitlab.macro.predict import predict
-from limitlab.macro.sparse.dimension_free import DimensionFree
-from limitlab.micro.kernel_ridge import kernel_ridge
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.activations.base import shifted
-from limitlab.problems.inputs import Hypercube
-from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
-from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.target import SparseTarget
-from limitlab.problems.starts import RandomStart
-from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,14 +33,14 @@ PENALTY = 1e-8  # labels have no noise: smaller ones change nothing, larger ones
 TIMES = {2: np.linspace(7, 10, 16), 3: np.linspace(14, 20, 16)}  # around the one that is looked for
 
 
-def problem(P: int) -> Problem:
-    return Problem(
-        inputs=Hypercube(),
-        teacher=SparseTarget(TARGETS[P]),
-        student=Committee(width=WIDTH, activation=shifted("tanh", 0.5), second_layer="trained"),
-        loss=SquareLoss(),
-        start=RandomStart(second_layer="uniform"),
-        algorithm=OnlineSGD(learning_rate=NOISE * BATCH * WIDTH, batch_size=BATCH),
+def problem(P: int) -> ll.Problem:
+    return ll.Problem(
+        inputs=ll.Hypercube(),
+        teacher=ll.SparseTarget(TARGETS[P]),
+        student=ll.Committee(width=WIDTH, activation=ll.shifted("tanh", 0.5), second_layer="trained"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(second_layer="uniform"),
+        algorithm=ll.OnlineSGD(learning_rate=NOISE * BATCH * WIDTH, batch_size=BATCH),
     )
 
 
@@ -66,8 +53,8 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     data = {}
     for P in TARGETS:
         one = problem(P)
-        data[f"flow_{P}"] = predict(one, DimensionFree(corrected=True, nodes=24, rtol=1e-6), TIMES[P])
-        sgd = [simulate(one, d, TIMES[P], RUNS, d, "weights", progress) for d in SGD_D]
+        data[f"flow_{P}"] = ll.predict(one, ll.DimensionFree(corrected=True, nodes=24, rtol=1e-6), TIMES[P])
+        sgd = [ll.simulate(one, d, TIMES[P], RUNS, d, "weights", progress) for d in SGD_D]
         found = [
             [_reached(runs.time.values, risk) * d / NOISE for risk in runs.risk.transpose("replica", "time").values]
             for d, runs in zip(SGD_D, sgd, strict=True)
@@ -82,19 +69,19 @@ def _reached(x: np.ndarray, risk: np.ndarray) -> float:
     return crossing(x, -risk, -LEVEL)
 
 
-def _kernel(one: Problem, d: int, P: int, progress: Progress | None) -> list[float]:
+def _kernel(one: ll.Problem, d: int, P: int, progress: Progress | None) -> list[float]:
     """Samples at which the kernel's risk is the level, between those tried by a power law; of each run."""
     sizes = [round(share * monomials(d, P)) for share in SHARES[P]]
-    fits = kernel_ridge(one, d, sizes, PENALTY, replicas=RUNS, seed=d, progress=progress)
+    fits = ll.analysis.kernel_ridge(one, d, sizes, PENALTY, replicas=RUNS, seed=d, progress=progress)
     risks = fits.risk.transpose("replica", "samples").values
     return [float(np.exp(crossing(np.log(sizes), -np.log(risk), -np.log(LEVEL)))) for risk in risks]
 
 
-def _table(one: Problem, dimensions: list[int], samples: list, method: str) -> "xr.Dataset":
+def _table(one: ll.Problem, dimensions: list[int], samples: list, method: str) -> "xr.Dataset":
     """Mean over runs and its standard error. A run that never got there makes the mean NaN: not reached."""
     values = np.asarray(samples, float)
     mean = values.mean(axis=1)
-    return dataset(
+    return ll.analysis.dataset(
         one,
         {
             "samples_needed": (("d",), mean),

@@ -14,29 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 from limitlab.gallery.fits import power
-from limitlab.macro.mean_field import MeanField
-from limitlab.macro.predict import predict
-from limitlab.macro.sparse.dimension_free import DimensionFree
-from limitlab.macro.sparse.nodes import Nodes
-from limitlab.macro.sparse.solve import solve_path
-from limitlab.micro.hypercube_steps import Network, Rule, hypercube_step, signs
-from limitlab.micro.march import advance
-from limitlab.micro.steps import Run
-from limitlab.numerics.cube import walsh
-from limitlab.numerics.progress import Progress
-from limitlab.numerics.trees import traced
-from limitlab.problems.activations.base import shifted
-from limitlab.problems.inputs import Hypercube
-from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
-from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.target import SparseTarget
-from limitlab.problems.starts import RandomStart
-from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,25 +32,35 @@ WIDTH, PAIRS = 100, 16
 STEPS, AT_D = [0.0125, 0.025, 0.05, 0.1], 100  # d eta, at this d
 ETA, SGD_D = 5e-4, [25, 50, 100, 200]
 TESTS = 2048  # random inputs that measure the distance of two networks
-PROBLEM = Problem(
-    inputs=Hypercube(),
-    teacher=SparseTarget("z1 + z1*z2"),
-    student=Committee(width=WIDTH, activation=shifted("tanh", 0.5), second_layer="trained"),
-    loss=SquareLoss(),
-    start=RandomStart(second_layer="uniform"),
-    algorithm=OnlineSGD(learning_rate=0.05 * WIDTH),
-)
+INPUTS, TARGET, SIGMA = ll.Hypercube(), ll.SparseTarget("z1 + z1*z2"), ll.shifted("tanh", 0.5)
+
+
+def problem(width: int = WIDTH, second_layer: np.ndarray | None = None) -> ll.Problem:
+    """Both layers are trained; the second starts uniform on [-1, 1], or as given."""
+    return ll.Problem(
+        inputs=INPUTS,
+        teacher=TARGET,
+        student=ll.Committee(width=width, activation=SIGMA, second_layer="trained", output_weights=second_layer),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(second_layer="uniform"),
+        algorithm=ll.OnlineSGD(learning_rate=0.05 * width),
+    )
+
+
+PROBLEM = problem()
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    limit = predict(PROBLEM, DimensionFree(), np.array([0.0, TIME])).fourier.values[-1]
+    limit = ll.predict(PROBLEM, ll.DimensionFree(), np.array([0.0, TIME])).fourier.values[-1]
 
     def tell(done: int, what: str) -> None:
         if progress is not None:
             progress(done, 4, what)
 
     tell(0, "finite dimension")
-    by_d = [predict(PROBLEM, MeanField(d=d), np.array([0.0, TIME])).fourier.values[-1] - limit for d in DIMENSIONS]
+    by_d = [
+        ll.predict(PROBLEM, ll.MeanField(d=d), np.array([0.0, TIME])).fourier.values[-1] - limit for d in DIMENSIONS
+    ]
     tell(1, "finite width")
     rng = np.random.default_rng(0)
     by_width = [[_random_units(M, rng) - limit for _ in range(DRAWS)] for M in UNITS]
@@ -88,9 +79,24 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
 
 def _random_units(M: int, rng: np.random.Generator) -> np.ndarray:
     """Fourier coefficients of the dimension-free flow of M units with random second layers."""
-    nodes = Nodes(rng.uniform(-1, 1, M), np.zeros((M, 2)), np.ones(M), np.full(M, 1 / M), even=False, exact=True)
-    run = solve_path(PROBLEM, np.array([0.0, TIME]), nodes, corrected=False, rtol=1e-7, symmetric=True)
-    return walsh(run.f[-1])
+    drawn = problem(M, rng.uniform(-1, 1, M))
+    return ll.predict(drawn, ll.DimensionFree(rtol=1e-7), np.array([0.0, TIME])).fourier.values[-1]
+
+
+@jax.jit
+def _sgd(W: jax.Array, a: jax.Array, key: jax.Array, d_eta: jax.Array, steps: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """SGD of f(x) = a.sigma(Wx)/p on fresh samples: w += d eta a sigma'(w.x) (y - f) x, a += eta sigma(w.x) (y - f)."""
+    d, p = W.shape
+
+    def step(n, net):
+        W, a = net
+        x = jax.lax.optimization_barrier(INPUTS.draw(jax.random.fold_in(key, n), 1, d))  # drawn once, not at each use
+        lam = x @ W
+        value, slope = SIGMA(lam), jax.vmap(jax.vmap(SIGMA.derivative))(lam)
+        error = TARGET.output((), x) - value @ a / p
+        return W + x.T * (d_eta * a * slope * error), a + d_eta / d * error @ value
+
+    return jax.lax.fori_loop(0, steps, step, (W, a))
 
 
 def twins(d: int, d_eta: float, pairs: int = PAIRS, seed: int = 0) -> np.ndarray:
@@ -98,30 +104,13 @@ def twins(d: int, d_eta: float, pairs: int = PAIRS, seed: int = 0) -> np.ndarray
 
     `simulate` draws a new start with each seed, so its steps are taken here by hand.
     """
-    student, p = PROBLEM.student, WIDTH
-    assert student is not None and isinstance(PROBLEM.teacher, SparseTarget)
-    rule = traced(
-        Rule(
-            activation=student.activation,
-            table=PROBLEM.teacher.values,
-            variance=0.0,
-            learning_rate=d_eta * p,
-            second_layer_rate=1.0,
-            weight_decay=0.0,
-            batch_size=1,
-            trains="both",
-        )
-    )
     key_w, key_a, key_steps, key_x = jax.random.split(jax.random.key(seed), 4)
-    W = jax.random.normal(key_w, (pairs, d, p))
-    a = jax.random.uniform(key_a, (pairs, p), minval=-1.0, maxval=1.0)
-    start = Network(jnp.repeat(W, 2, axis=0), jnp.repeat(a, 2, axis=0))
-    run = Run(start, jnp.ones(2 * pairs, bool), jnp.full(2 * pairs, -1))
-    keys = jax.random.split(key_steps, (2 * pairs, 2))  # inputs and label noise of each run
-    steps = round(TIME * d / d_eta)
-    run = advance(hypercube_step, rule, jnp.asarray(float(d)), keys, run, jnp.asarray(0), jnp.asarray(steps))
-    x, _ = signs(key_x, TESTS, d, PROBLEM.teacher.latent)
-    f = jax.lax.map(lambda net: student.activation(x @ net.W) @ net.a / p, run.state)
+    W = jnp.repeat(jax.random.normal(key_w, (pairs, d, WIDTH)), 2, axis=0)
+    a = jnp.repeat(jax.random.uniform(key_a, (pairs, WIDTH), minval=-1.0, maxval=1.0), 2, axis=0)
+    keys = jax.random.split(key_steps, 2 * pairs)
+    W, a = jax.vmap(_sgd, (0, 0, 0, None, None))(W, a, keys, d_eta, round(TIME * d / d_eta))
+    x = INPUTS.draw(key_x, TESTS, d)
+    f = jax.lax.map(lambda net: SIGMA(x @ net[0]) @ net[1] / WIDTH, (W, a))
     return np.asarray(jnp.mean(jnp.square(f[::2] - f[1::2]), axis=1))
 
 
@@ -131,7 +120,9 @@ def _table(name: str, values: list, squares, method: str) -> "xr.Dataset":
     mean, runs = squares.mean(axis=1), squares.shape[1]
     error = squares.std(axis=1, ddof=1) / mean / np.sqrt(runs) / 2 if runs > 1 else np.zeros(len(mean))
     columns = {"distance": ((name,), np.sqrt(mean)), "relative_error": ((name,), error)}
-    return dataset(PROBLEM, columns, {name: np.asarray(values)}, method=method, attrs={"time": TIME, "runs": runs})
+    return ll.analysis.dataset(
+        PROBLEM, columns, {name: np.asarray(values)}, method=method, attrs={"time": TIME, "runs": runs}
+    )
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:

@@ -13,24 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.errors import AccuracyWarning
-from limitlab.figures import new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import new_figure, palette, style_axes
 from limitlab.gallery.fits import crossing, power
-from limitlab.macro.mean_field import MeanField
-from limitlab.macro.predict import predict
-from limitlab.macro.sparse.dimension_free import DimensionFree
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.activations.base import hermite, shifted
-from limitlab.problems.inputs import Hypercube
-from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
-from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.target import SparseTarget
-from limitlab.problems.starts import RandomStart
-from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,7 +30,7 @@ TWO, THREE, STAIRS = "z1*z2", "z1*z2*z3", "z1 + z1*z2"
 # A square for the leap of two: all units grow at one rate. An error function for the leap of three: its units must be
 # bounded, or the few that start largest would be infinite before the others move. a = 3 lets those reach the target.
 SHIFT, SIZE = 0.5, 3.0
-SQUARE = shifted(hermite(2), SHIFT)
+SQUARE = ll.shifted(ll.hermite(2), SHIFT)
 MU_2 = 2.0  # E sigma'' of the square
 SELF = 4 + 6 * SHIFT**2  # E[sigma'^2 + sigma sigma'']: a unit slows its own growth by a^2/p times this
 SLOPE_SQUARE = 4 * (1 + SHIFT**2)  # E sigma'^2 of the square
@@ -63,27 +49,29 @@ FLAT_TIMES = np.linspace(0, 20, 21)
 RULES = (0, 2)  # seeds of the Sobol points: a prediction at seed s looks at s + 1 as well
 
 
-def problem(text: str, noise: float = NOISE, batch: int = BATCH) -> Problem:
+def problem(text: str, noise: float = NOISE, batch: int = BATCH) -> ll.Problem:
     """gamma/(p b) = noise; the second layer is +-1, or +-3 for the leap of three, and fixed."""
     deep = text == THREE
-    return Problem(
-        inputs=Hypercube(),
-        teacher=SparseTarget(text),
-        student=Committee(
+    return ll.Problem(
+        inputs=ll.Hypercube(),
+        teacher=ll.SparseTarget(text),
+        student=ll.Committee(
             width=WIDTH,
             activation="erf" if deep else SQUARE,
             output_weights=np.tile([SIZE, -SIZE] if deep else [1.0, -1.0], WIDTH // 2),
         ),
-        loss=SquareLoss(),
-        start=RandomStart(),
-        algorithm=OnlineSGD(learning_rate=noise * batch * WIDTH, batch_size=batch),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(),
+        algorithm=ll.OnlineSGD(learning_rate=noise * batch * WIDTH, batch_size=batch),
     )
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    data = {f"flat_{name}": predict(problem(text), DimensionFree(), FLAT_TIMES) for name, text in _leaps().items()}
+    data = {
+        f"flat_{name}": ll.predict(problem(text), ll.DimensionFree(), FLAT_TIMES) for name, text in _leaps().items()
+    }
     for d in SHOWN_D:
-        data[f"path_{d}"] = predict(problem(TWO), MeanField(d=d), np.linspace(0, 8, 161))
+        data[f"path_{d}"] = ll.predict(problem(TWO), ll.MeanField(d=d), np.linspace(0, 8, 161))
     data["two"] = _exits(problem(TWO), TWO_D, [_mean_field(TWO, d) for d in TWO_D])
     data["stairs"] = _exits(problem(STAIRS), TWO_D, [_mean_field(STAIRS, d) for d in TWO_D])
     deep = [[_mean_field(THREE, d, seed) for seed in RULES] for d in THREE_D]
@@ -108,18 +96,18 @@ def _top(text: str) -> str:
 
 def _mean_field(text: str, d: int, seed: int = 0) -> float:
     times = np.linspace(0, 1.4, 141) * (_guess(text, d) + (0 if text == THREE else 0.2))
-    limit = MeanField(d=d, particles=1024, rtol=1e-6, seed=seed) if text == THREE else MeanField(d=d)
+    limit = ll.MeanField(d=d, particles=1024, rtol=1e-6, seed=seed) if text == THREE else ll.MeanField(d=d)
     with warnings.catch_warnings():
         # Each unit leaves at its own time, so that f is accurate to a percent only; what that does to the exit time is
         # seen by a second set of points.
-        warnings.simplefilter("ignore", AccuracyWarning)
-        path = predict(problem(text), limit, times)
+        warnings.simplefilter("ignore", ll.errors.AccuracyWarning)
+        path = ll.predict(problem(text), limit, times)
     return crossing(times, path.fourier.sel(term=_top(text)).values, LEVEL)
 
 
 def _sgd_two(d: int, progress: Progress | None) -> list[float]:
     times = np.linspace(0, 1.5 * _guess(TWO, d) + 0.3, 101)
-    return _left(simulate(problem(TWO), d, times, RUNS_TWO, d, "weights", progress), TWO)
+    return _left(ll.simulate(problem(TWO), d, times, RUNS_TWO, d, "weights", progress), TWO)
 
 
 def _sgd_three(d: int, progress: Progress | None) -> list[float]:
@@ -127,7 +115,7 @@ def _sgd_three(d: int, progress: Progress | None) -> list[float]:
     noise = SHARE / (SIZE**2 * ERF_SQUARE * guess)
     batch = int(np.ceil(STEP * d / noise))
     times = np.arange(0, 1.5 * guess, 4 * STEP)
-    return _left(simulate(problem(THREE, noise, batch), d, times, RUNS_THREE, d, "weights", progress), THREE)
+    return _left(ll.simulate(problem(THREE, noise, batch), d, times, RUNS_THREE, d, "weights", progress), THREE)
 
 
 def _left(runs: "xr.Dataset", term: str) -> list[float]:
@@ -135,12 +123,12 @@ def _left(runs: "xr.Dataset", term: str) -> list[float]:
     return [crossing(runs.time.values, each, LEVEL) for each in values]
 
 
-def _exits(problem: Problem, dimensions: list[int], times: list) -> "xr.Dataset":
+def _exits(problem: ll.Problem, dimensions: list[int], times: list) -> "xr.Dataset":
     """Exit times by dimension, and by run if there are several: SGD's replicas, or two sets of quadrature points."""
     values = np.asarray(times, float)
     dims = ("d", "replica")[: values.ndim]
     status = np.where(np.isnan(values), "not_reached", "ok")
-    return dataset(
+    return ll.analysis.dataset(
         problem,
         {"exit_time": (dims, values), "status": (dims, status)},
         {"d": np.asarray(dimensions)},

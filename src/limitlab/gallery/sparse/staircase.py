@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.analysis.sparse.staircase import staircase
-from limitlab.figures import average, new_figure, palette, style_axes
-from limitlab.gallery.entry import Check, Entry
-from limitlab.library import merged_staircase
-from limitlab.macro.predict import predict
-from limitlab.macro.sparse.dimension_free import DimensionFree
-from limitlab.micro.simulate import simulate
-from limitlab.numerics.progress import Progress
-from limitlab.problems.problem import Problem
-from limitlab.results.compare import compare
+import limitlab as ll
+from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.figures import average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,16 +27,16 @@ NEAR = 0.03  # how far d = 100 and steps of d eta = 0.02 may be from the limit
 SEEN = 0.1  # a coefficient that has reached this is being learned
 
 
-def problem() -> Problem:
-    return merged_staircase()
+def problem() -> ll.Problem:
+    return ll.library.merged_staircase()
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     one = problem()
     return {
-        "sgd": simulate(one, D, TIMES, REPLICAS, 0, "weights", progress),
-        "limit": predict(one, DimensionFree(tolerance=1e-6), TIMES),
-        "corrected": predict(one, DimensionFree(corrected=True), TIMES),
+        "sgd": ll.simulate(one, D, TIMES, REPLICAS, 0, "weights", progress),
+        "limit": ll.predict(one, ll.DimensionFree(tolerance=1e-6), TIMES),
+        "corrected": ll.predict(one, ll.DimensionFree(corrected=True), TIMES),
     }
 
 
@@ -57,8 +50,8 @@ def _onset(time: np.ndarray, values: np.ndarray) -> float:
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     sgd, limit, corrected = (data[name] for name in ("sgd", "limit", "corrected"))
-    shape = staircase(problem().teacher)  # type: ignore[arg-type]
-    gap = compare(sgd, corrected, variables=("fourier", "latent_risk"))
+    shape = ll.staircase(problem().teacher)  # type: ignore[arg-type]
+    gap = ll.compare(sgd, corrected, variables=("fourier", "latent_risk"))
     mean = sgd.fourier.mean("replica")
     near = float(abs(mean - limit.fourier).max())
     nearer = float(abs(mean - corrected.fourier).max())
@@ -67,7 +60,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
         for name, path in (("the limit", limit.fourier), ("SGD", mean))
     }
     late = corrected.assign_coords(time=corrected.time * 2)
-    slow = compare(sgd, late, variables="fourier")
+    slow = ll.compare(sgd, late, variables="fourier")
     others = [str(term) for term in limit.term.values if "z1" not in str(term).split("*")]
     return [
         Check(

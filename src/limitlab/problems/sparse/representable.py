@@ -7,18 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.errors import RepresentationWarning
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.target import SparseTarget, term_name
 
-__all__ = ["RepresentationWarning", "unreachable_terms", "warn_of", "warn_unreachable"]
+__all__ = ["unreachable_terms", "warn_of", "warn_unreachable"]
 
 TOLERANCE = 1e-10
 MAX_DEGREE = 12
-
-
-class RepresentationWarning(UserWarning):
-    """The student can never represent some terms of the target, whatever it learns."""
 
 
 @functools.lru_cache(maxsize=256)
