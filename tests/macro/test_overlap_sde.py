@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from limitlab.micro.steps import Run, overlaps_step
 
 import limitlab as ll
 from cases import committee
@@ -23,7 +24,6 @@ from limitlab.macro.overlaps.increments import (
 )
 from limitlab.macro.overlaps.overlap_ode import drift
 from limitlab.macro.overlaps.overlap_sde import OverlapSDE, draw, feasible, noise
-from limitlab.micro.steps import Run, overlaps_step
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.trees import as_arrays
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, limit_overlaps, start_key
