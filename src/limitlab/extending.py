@@ -1,0 +1,36 @@
+"""What parts of your own are made of, beside the abstract classes: records that their methods give and take.
+
+The abstract classes themselves are public names (``limitlab.AbstractLoss`` and so on), and `limitlab.testing` checks
+what you wrote.
+"""
+
+from limitlab.algorithms.one_pass.base import AbstractOnePass
+from limitlab.algorithms.one_pass.setting import Sample
+from limitlab.problems.asked import Asked
+from limitlab.problems.base import Pace, Points, Response
+from limitlab.problems.channels.base import Law, Output
+from limitlab.problems.losses.base import Proximal
+from limitlab.problems.networks import Network
+from limitlab.problems.priors.base import Posterior
+from limitlab.results.schema import Variable, dataset
+from limitlab.states.request import Request, Seen
+from limitlab.states.run import Learner
+
+__all__ = [
+    "AbstractOnePass",
+    "Asked",
+    "Law",
+    "Learner",
+    "Network",
+    "Output",
+    "Pace",
+    "Points",
+    "Posterior",
+    "Proximal",
+    "Request",
+    "Response",
+    "Sample",
+    "Seen",
+    "Variable",
+    "dataset",
+]

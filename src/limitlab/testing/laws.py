@@ -1,0 +1,141 @@
+"""Contracts of channels, priors and losses: moments are derivatives of logarithms."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
+from limitlab.problems.priors import AbstractPrior
+from limitlab.testing.common import Z, broken, check_part, check_pure, close, zscore
+
+__all__ = ["check_channel", "check_loss", "check_prior"]
+
+COUNT = 20_000
+
+
+def check_channel(channel: AbstractChannel, w: float = 0.4, V: float = 0.7) -> None:
+    r"""Labels y ~ P(y|z) and the calculus of :math:`Z(y, \omega, V) = \int N(z; \omega, V) P(y|z)` belong together.
+
+    Labels are pure functions of their key; g and dg are the derivatives of log Z in omega; over labels drawn through
+    z ~ N(omega, V) the mean of g vanishes, that of g^2 + dg too (both say that Z is normalised), and the mean label is
+    ``mean_label``.
+    """
+    check_part(channel, AbstractChannel)
+    z = w + np.sqrt(V) * np.random.default_rng(0).normal(size=COUNT)
+    y = check_pure(channel, "sample", lambda key: channel.sample(key, jnp.asarray(z)))
+    if y.shape != z.shape:
+        broken(channel, f"sample gives labels of shape {y.shape} for outputs of shape {z.shape}.")
+    if channel.labels == "binary" and not np.all(np.abs(y) == 1):
+        broken(channel, "its labels are not all -1 or +1, as labels = 'binary' says.")
+    if channel.even:
+        flipped = channel.sample(jax.random.key(0), jnp.asarray(-z))
+        if abs(float(jnp.mean(y) - jnp.mean(flipped))) > Z * float(jnp.std(y)) * np.sqrt(2 / COUNT) + 1e-12:
+            broken(channel, "even = True, but labels see the sign of z.")
+    W, v = jnp.full(COUNT, w), jnp.asarray(V)
+    out = channel.output(y, W, v)
+    few = slice(0, 64)
+    log_z = lambda y, w: jnp.sum(channel.output(y[None], w[None], v).log_z)  # noqa: E731
+    slope = jax.vmap(jax.grad(log_z, argnums=1))(y[few], W[few])
+    bend = jax.vmap(jax.grad(jax.grad(log_z, argnums=1), argnums=1))(y[few], W[few])
+    if not close(out.g[few], slope, 1e-5, 1e-7):
+        broken(channel, f"output.g is not the derivative of log_z in w (off by {_gap(out.g[few], slope):.2g}).")
+    if not close(out.dg[few], bend, 1e-4, 1e-6):
+        broken(channel, f"output.dg is not the derivative of g in w (off by {_gap(out.dg[few], bend):.2g}).")
+    for what, values, mean in (
+        ("the mean of g over labels", out.g, 0.0),
+        ("the mean of g^2 + dg over labels", jnp.square(out.g) + out.dg, 0.0),
+        ("the mean label", y, float(jnp.ravel(channel.mean_label(jnp.asarray(w), v))[0])),
+    ):
+        z_value = zscore(values, mean)
+        if z_value > Z:
+            broken(channel, f"{what} is {float(jnp.mean(values)):.4g} in place of {mean:.4g} ({z_value:.0f} s.e.).")
+
+
+def check_prior(prior: AbstractPrior) -> None:
+    r"""Weights w ~ prior and :math:`\log Z_w(A, B)` belong together.
+
+    Samples are pure functions of their key and have the second moment that is said; posterior mean and variance are the
+    derivatives of log Z_w in B; the mean of the posterior mean of w over data is zero.
+    """
+    check_part(prior, AbstractPrior)
+    w = check_pure(prior, "sample", lambda key: prior.sample(key, (COUNT,)))
+    if w.shape != (COUNT,):
+        broken(prior, f"sample(key, ({COUNT},)) has the shape {w.shape}.")
+    rho = float(prior.second_moment)
+    z_value = zscore(np.square(w), rho)
+    if z_value > Z:
+        broken(prior, f"second_moment is {rho:.4g}, but that of its samples {float(jnp.mean(w**2)):.4g}.")
+    if float(jnp.max(jnp.abs(w))) > float(prior.reach):
+        broken(prior, f"a sample exceeds reach = {float(prior.reach):.4g}.")
+    A, B = jnp.asarray(1.3), jnp.linspace(-3.0, 3.0, 25)
+    post = prior.denoise(A, B)
+    log_z = lambda b: jnp.sum(prior.denoise(A, b[None]).log_z)  # noqa: E731
+    mean, variance = jax.vmap(jax.grad(log_z))(B), jax.vmap(jax.grad(jax.grad(log_z)))(B)
+    if not close(post.mean, mean, 1e-6, 1e-8):
+        broken(prior, f"denoise.mean is not the derivative of log_z in B (off by {_gap(post.mean, mean):.2g}).")
+    if not close(jnp.broadcast_to(post.variance, B.shape), variance, 1e-5, 1e-7):
+        broken(prior, f"denoise.variance is not that of denoise.mean (off by {_gap(post.variance, variance):.2g}).")
+    seen = A * w + jnp.sqrt(A) * jax.random.normal(jax.random.key(2), w.shape)
+    z_value = zscore(np.asarray(prior.denoise(A, seen).mean) - np.asarray(w), 0.0)
+    if z_value > Z:
+        broken(prior, f"the posterior mean is biased over its own data ({z_value:.0f} s.e.).")
+
+
+def check_loss(loss: AbstractLoss) -> None:
+    r"""The loss and its derivatives belong together; of a convex one the proximal point is where it says.
+
+    ``gradient`` is the first and second derivative of ``value`` in z (beside kinks); of a convex loss
+    :math:`P_V(s)` solves :math:`(P - s)/V = -\ell'(P)` within the subgradient, and its pull is (P - s)/V.
+    """
+    check_part(loss, AbstractLoss)
+    rng = np.random.default_rng(0)
+    z = jnp.asarray(rng.normal(size=200) * 1.5)
+    y = jnp.asarray(
+        {"margin": rng.choice([-1.0, 1.0], 200), "residual": rng.normal(size=200)}.get(_of(loss), np.abs(z))
+    )
+    if loss.differentiable:
+        first, second = loss.gradient(y, z)
+        h = 1e-5
+        up, here, down = (loss.value(y, z + s) for s in (h, 0.0, -h))
+        slope = (up - down) / (2 * h)
+        bends = jnp.abs(loss.gradient(y, z + h)[0] - loss.gradient(y, z - h)[0])
+        plain = bends < 1e-2  # no kink within h
+        if not np.all(np.isfinite(here)):
+            broken(loss, "value is not finite.")
+        if not close(first[plain], slope[plain], 1e-5, 1e-6):
+            broken(loss, f"gradient is not the derivative of value in z (off by {_gap(first, slope):.2g}).")
+        curve = (loss.gradient(y, z + h)[0] - loss.gradient(y, z - h)[0]) / (2 * h)
+        if not close(second[plain], curve[plain], 1e-3, 1e-4):
+            broken(
+                loss,
+                f"the second derivative is not that of the first (off by {_gap(second[plain], curve[plain]):.2g}).",
+            )
+    if isinstance(loss, AbstractConvexLoss):
+        _check_proximal(loss)
+
+
+def _of(loss: AbstractLoss) -> str:
+    """What a convex loss is a function of; others take labels that are not negative."""
+    return loss.of if isinstance(loss, AbstractConvexLoss) else "modulus"
+
+
+def _check_proximal(loss: AbstractConvexLoss) -> None:
+    s = jnp.linspace(-4.0, 4.0, 81)
+    for V in (1e-2, 1.0, 30.0):
+        point, pull, _ = loss.proximal(s, jnp.asarray(V))
+        if not close(pull, (point - s) / V, 1e-6, 1e-7):
+            broken(loss, f"the pull of proximal is not (point - s)/V at V = {V:g}.")
+
+        def cost(t, V=V):
+            return loss.scalar(t) + jnp.square(t - s) / (2 * V)
+
+        for step in (1e-3, -1e-3):
+            if np.any(np.asarray(cost(point + step)) < np.asarray(cost(point)) - 1e-9):
+                broken(loss, f"proximal is not the minimum of loss + (t - s)^2/(2V) at V = {V:g}.")
+
+
+def _gap(one: Any, two: Any) -> float:
+    return float(np.max(np.abs(np.asarray(one) - np.asarray(two))))
