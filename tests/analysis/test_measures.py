@@ -1,6 +1,7 @@
 """Potentials, optimality, finite width, critical delta, distances."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -107,6 +108,34 @@ def test_distances_on_a_line_are_optimal():
         plan = float(ot.emd2(a / a.sum(), b / b.sum(), costs))
         assert line_distance(x, a, y, b, p) == pytest.approx(plan ** (1 / p), rel=1e-9)
     assert line_distance([1.0], [1.0], [1.0, 3.0], [0.75, 0.25]) == pytest.approx(1.0)
+
+
+def clouds(rng, n, m, weighted):
+    """Two results that tell of n and m units with two numbers each."""
+    for count in (n, m):
+        units = {"r": ("particle", rng.random(count)), "a": ("particle", rng.normal(size=count))}
+        yield xr.Dataset({**units, **({"weight": ("particle", rng.random(count))} if weighted else {})})
+
+
+@pytest.mark.parametrize(("n", "m", "weighted"), [(7, 7, False), (40, 40, False), (40, 40, True), (30, 21, False)])
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_distances_of_clouds_are_those_of_the_best_plan(n, m, weighted, p, monkeypatch):
+    import ot
+
+    one, two = clouds(np.random.default_rng(n), n, m, weighted)
+    x, y = (np.stack([ds.r.values, ds.a.values], axis=1) for ds in (one, two))
+    a, b = (ds.weight.values if weighted else np.ones(ds.sizes["particle"]) for ds in (one, two))
+    costs = np.linalg.norm(x[:, None] - y, axis=2) ** p
+    best = float(ot.emd2(a / a.sum(), b / b.sum(), costs)) ** (1 / p)
+    assert float(ll.wasserstein(one, two, p)) == pytest.approx(best, rel=1e-12)
+    if n == m:
+        assert np.mean(np.diagonal(costs)) ** (1 / p) > 1.05 * best  # unit by unit is not the best plan
+    monkeypatch.setitem(sys.modules, "ot", None)  # as if it were not installed
+    if n == m and not weighted:
+        assert float(ll.wasserstein(one, two, p)) == pytest.approx(best, rel=1e-12)
+    else:
+        with pytest.raises(ll.InputError, match=r'pip install "limitlab\[transport\]"'):
+            ll.wasserstein(one, two, p)
 
 
 def test_distances_between_results():

@@ -13,7 +13,8 @@ from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
 from limitlab.macro.wide.factor_flow import FactorFlow, jacobian_product, velocity
 from limitlab.macro.wide.matrix_flow import flow
 from limitlab.micro.wide_data import Instance, draw_instance, draw_weights, look, start_factor
-from limitlab.numerics.ode.extrapolation import extrapolated, follow
+from limitlab.numerics.ode.extrapolation import extrapolated
+from limitlab.numerics.ode.integrate import follow
 
 D = 20
 STEP = 0.02  # in time: learning_rate/width

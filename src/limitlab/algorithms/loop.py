@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.states.run import Run
 
 __all__ = ["advance", "advance_many", "march"]

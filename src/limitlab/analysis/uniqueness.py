@@ -17,7 +17,7 @@ from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.wide.matrix_flow import flow
 from limitlab.micro.wide_data import Instance, draw_instance, look
 from limitlab.numerics.checks import check_integer, check_number
-from limitlab.numerics.threads import one_thread
+from limitlab.numerics.machine import one_thread
 from limitlab.problems.problem import Problem
 
 __all__ = ["Certificate", "SecondSolution", "Uniqueness", "uniqueness"]

@@ -15,7 +15,7 @@ from limitlab import __version__
 from limitlab.errors import InputError, ResultFileError
 from limitlab.figures import save_figure
 from limitlab.files import whole
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.results.files import save
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from limitlab.errors import InputError
 from limitlab.micro.descent_steps import SUCCESS, Descent, begin, descent_step, warn_if_unstable
 from limitlab.micro.glm_data import DRAW_KEY, GLMData, check_glm, draw_glm, replica_key
 from limitlab.numerics.checks import check_choice, whole_steps
-from limitlab.numerics.machine import blank, check_memory
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress, blank, check_memory
 from limitlab.numerics.trees import traced
 from limitlab.problems.population import population_risk
 from limitlab.problems.problem import Problem

@@ -10,8 +10,7 @@ import numpy as np
 from limitlab.algorithms.erm_requirements import check_erm
 from limitlab.errors import InputError
 from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
-from limitlab.numerics.machine import check_memory
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress, check_memory
 from limitlab.numerics.trees import traced
 from limitlab.problems.fields import Predictor, errors
 from limitlab.problems.losses import MaxMargin

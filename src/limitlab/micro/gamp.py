@@ -11,8 +11,7 @@ from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.gamp.iteration import Model, Run, begin, gather, march
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
-from limitlab.numerics.machine import check_memory
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress, check_memory
 from limitlab.numerics.trees import traced
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset

@@ -20,8 +20,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre
-from limitlab.numerics.machine import check_memory
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress, check_memory
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.channels import GaussianNoise

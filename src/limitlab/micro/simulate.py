@@ -6,7 +6,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_times, whole_steps
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset

@@ -19,7 +19,7 @@ from limitlab.algorithms.wide_requirements import loss_prefactor
 from limitlab.micro.descent import RUN_KEY
 from limitlab.micro.descent_steps import START
 from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
-from limitlab.numerics.threads import one_thread
+from limitlab.numerics.machine import one_thread
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import Modulus
 from limitlab.problems.problem import Problem

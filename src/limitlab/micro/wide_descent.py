@@ -14,8 +14,7 @@ from limitlab.errors import AccuracyWarning, InputError
 from limitlab.micro.glm_data import check_glm
 from limitlab.micro.wide_data import Instance, draw_instance, draw_weights, look, wide_dataset
 from limitlab.numerics.checks import check_choice, whole_steps
-from limitlab.numerics.machine import check_memory
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress, check_memory
 from limitlab.problems.problem import Problem
 from limitlab.states.run import FIELD_BOUND, Run
 

@@ -1,12 +1,33 @@
-"""What this machine has, and arrays with blanks."""
+"""What this machine has, how long computations say where they are, and arrays with blanks."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 
 from limitlab.errors import InputError
 
-__all__ = ["blank", "check_memory"]
+__all__ = ["Progress", "blank", "check_memory", "one_thread"]
+
+
+class Progress(Protocol):
+    """Called as ``progress(done, total, label)`` a few times per second; ``None`` in its place means silence."""
+
+    def __call__(self, done: int, total: int, label: str) -> None: ...
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Products and decompositions of NumPy and SciPy inside use a single thread.
+
+    For small matrices a second one does not help, and on a busy machine they wait for each other.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 def blank(values: np.ndarray, gone: np.ndarray) -> np.ndarray:

@@ -1,11 +1,5 @@
-"""How long computations report where they are."""
+"""The old address of `Progress`."""
 
-from typing import Protocol
+from limitlab.numerics.machine import Progress
 
 __all__ = ["Progress"]
-
-
-class Progress(Protocol):
-    """Called as ``progress(done, total, label)`` a few times per second; ``None`` in its place means silence."""
-
-    def __call__(self, done: int, total: int, label: str) -> None: ...

@@ -1,15 +1,5 @@
-"""One thread for small matrices: a second one does not help, and on a busy machine they wait for each other."""
+"""The old address of `one_thread`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from limitlab.numerics.machine import one_thread
 
 __all__ = ["one_thread"]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Products and decompositions of NumPy and SciPy inside use a single thread."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield

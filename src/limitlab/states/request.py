@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 
 __all__ = ["Request", "Seen"]
 

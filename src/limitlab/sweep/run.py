@@ -14,7 +14,7 @@ from limitlab.errors import InputError, LimitlabError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.predict import predict
 from limitlab.numerics.checks import check_integer
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.problems.problem import Problem
 from limitlab.sweep.engine.chunks import widths_of
 from limitlab.sweep.engine.compute import Engine, compute, record

@@ -95,6 +95,7 @@ def _crossings(
     A run ends when it crosses, when everything stands still, when two units coincide (|Q_jl| = 1, a collapse
     from which the equations do not come back), or at ``wait``.
     """
+    # Not `integrate`: runs end one by one inside a step, where its interpolant is read, and nothing is compiled.
     from scipy.integrate import DOP853
 
     n, p = m.shape

@@ -10,7 +10,7 @@ from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import amp_state, curve, stable_states
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.problems.problem import Problem, replaced
 from limitlab.results.schema import dataset
 

@@ -12,7 +12,7 @@ from limitlab.errors import ConvergenceError
 from limitlab.macro.overlaps.increments import coordinates, covariance, flatten, noise_variance, sample_rule, unflatten
 from limitlab.macro.overlaps.overlap_ode import drift
 from limitlab.numerics.checks import check_number, check_times
-from limitlab.numerics.ode.rk4 import norm, runge_kutta_step
+from limitlab.numerics.ode.integrate import norm, runge_kutta_step
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import Overlaps, error_sum, limit_overlaps

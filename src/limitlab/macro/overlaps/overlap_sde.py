@@ -17,7 +17,7 @@ from limitlab.macro.overlaps.overlap_ode import drift
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
-from limitlab.numerics.ode.rk4 import plus, runge_kutta_step
+from limitlab.numerics.ode.integrate import plus, runge_kutta_step
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import overlap_dataset

@@ -14,9 +14,8 @@ from limitlab.micro.glm_data import check_glm
 from limitlab.micro.wide_data import Instance, draw_instance, look, start_factor, wide_dataset
 from limitlab.micro.wide_descent import NOTHING, descend, warn_if_unstable
 from limitlab.numerics.checks import check_choice, check_integer, check_number, whole_steps
-from limitlab.numerics.machine import check_memory
-from limitlab.numerics.ode.extrapolation import March, follow
-from limitlab.numerics.threads import one_thread
+from limitlab.numerics.machine import check_memory, one_thread
+from limitlab.numerics.ode.integrate import Followed, follow
 from limitlab.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ __all__ = ["MatrixFlow", "flow"]
 COPIES = 12  # of an n x n matrix, at the peak of a step
 
 
-def flow(instance: Instance, V: np.ndarray, s: np.ndarray, rtol: float = 1e-8) -> March:
+def flow(instance: Instance, V: np.ndarray, s: np.ndarray, rtol: float = 1e-8) -> Followed:
     """Factors V of A at increasing values of s, dA/ds = S A + A S, from V at s = 0."""
     with one_thread():
         return follow(lambda y: FactorFlow(instance.X, instance.b, y), V, s, rtol=rtol)

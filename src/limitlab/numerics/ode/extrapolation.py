@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["Frozen", "March", "extrapolated", "follow"]
+__all__ = ["Followed", "Frozen", "extrapolated", "follow"]
 
 COLUMNS = 8  # order of a step; between 6 and 9 the cost at a tolerance of 1e-8 differs by less than a factor of 2
 SAFETY, SHRINK, GROW = 0.8, 0.1, 8.0  # of the next step
@@ -36,7 +36,7 @@ class Frozen(Protocol):
         ...
 
 
-class March(NamedTuple):
+class Followed(NamedTuple):
     """States at the asked times (None after a failure), how it ended, when, and the steps that it took."""
 
     states: list[np.ndarray | None]
@@ -70,7 +70,7 @@ def follow(
     rtol: float = 1e-8,
     max_steps: int = 20_000,
     columns: int = COLUMNS,
-) -> March:
+) -> Followed:
     """Solve dy/ds = f(y) from s = 0 through increasing ``times``, each of which a step ends on.
 
     ``rtol`` bounds the error of a step relative to the norm of y. Ends with "ok", "max_steps", or "not_converged" if
@@ -81,7 +81,7 @@ def follow(
     for index, time in enumerate(times):
         while now < time:
             if taken >= max_steps:
-                return March(states, "max_steps", now, taken)
+                return Followed(states, "max_steps", now, taken)
             H = min(step, time - now)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 new, error = extrapolated(freeze(y), y, H, columns)
@@ -92,10 +92,10 @@ def follow(
             if error > 1:
                 step = best
                 if step <= SMALLEST * (1 + now):
-                    return March(states, "not_converged", now, taken)
+                    return Followed(states, "not_converged", now, taken)
                 continue
             # A step cut short by an asked time says little about the next one unless it asks for less.
             step = max(step, best) if H < step else best
             y, now = new, (float(time) if H == time - now else now + H)
         states[index] = y
-    return March(states, "ok", float(times[-1]), taken)
+    return Followed(states, "ok", float(times[-1]), taken)

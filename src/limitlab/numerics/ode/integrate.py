@@ -1,4 +1,9 @@
-"""Adaptive integration that reports how it ended instead of raising or returning NaN in silence."""
+"""The door to the integrators: every one reports how it ended instead of raising or returning NaN in silence.
+
+* `integrate`, `integrate_many`: dy/dt = f(y) on trees of arrays, compiled; explicit order 8, then implicit order 5;
+* `follow`: stiff flows whose Jacobian the caller factorises, in NumPy; linearly implicit, extrapolated;
+* `runge_kutta_step`: one compiled step of order 4 with the rate of the drift, for steps chosen along the way.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,8 +16,19 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from limitlab.numerics.ode.dopri8 import RAN_AWAY, STALLED, TOO_MANY, March, march, march_many
+from limitlab.numerics.ode.extrapolation import Followed, follow
+from limitlab.numerics.ode.rk4 import norm, plus, runge_kutta_step
 
-__all__ = ["Integration", "integrate", "integrate_many"]
+__all__ = [
+    "Followed",
+    "Integration",
+    "follow",
+    "integrate",
+    "integrate_many",
+    "norm",
+    "plus",
+    "runge_kutta_step",
+]
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
 IMPLICIT_STEPS = 20000

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from limitlab.errors import InputError
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.sweep.storage.store import Store
 
 __all__ = ["Tally"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from limitlab.errors import InputError, ResultFileError
 from limitlab.numerics.checks import check_integer, check_number
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.results.schema import dataset

@@ -10,7 +10,7 @@ import numpy as np
 
 from limitlab.errors import InputError, SpecError
 from limitlab.files import whole
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.results.files import save
 from limitlab.spec import from_dict
 from limitlab.sweep.storage.store import Store

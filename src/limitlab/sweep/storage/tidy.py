@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.results.points import Point, Table
 from limitlab.sweep.storage.store import Store
 from limitlab.sweep.table import why
