@@ -4,7 +4,8 @@ Describe a learning problem once; ``simulate`` it at finite size, ``predict`` it
 and ``compare`` the two with error bars.
 
 Parts, rules, limits and verbs are here; rarer questions and the records that answer them in ``limitlab.analysis``, what
-can go wrong in ``limitlab.errors``, the papers' own problems in ``limitlab.library``.
+can go wrong in ``limitlab.errors``, the papers' own problems in ``limitlab.library``. Parts of your own are made of
+``limitlab.extending`` and checked by ``limitlab.testing``.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # the public names, each once: type checkers import them, `namespace` reads where they are
     from limitlab import analysis as analysis
     from limitlab import errors as errors
+    from limitlab import extending as extending
     from limitlab import library as library
+    from limitlab import testing as testing
     from limitlab.algorithms.descent.gradient_descent import GradientDescent as GradientDescent
     from limitlab.algorithms.descent.langevin import Langevin as Langevin
     from limitlab.algorithms.descent.persistent_sgd import PersistentSGD as PersistentSGD

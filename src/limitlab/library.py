@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.descent.gradient_descent import GradientDescent
 from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.algorithms.one_pass.schedules import AbstractSchedule
+from limitlab.problems.base import AbstractAlgorithm
 from limitlab.problems.channels import GaussianNoise, Modulus, Sign
 from limitlab.problems.inputs import AnisotropicMixture, Hypercube, IsotropicMixture
 from limitlab.problems.losses import PhaseRetrievalLoss, SquareLoss
@@ -118,7 +118,7 @@ def phase_retrieval(sample_ratio: float = 1.5) -> Problem:
 
 
 def descent_phase_retrieval(
-    sample_ratio: float = 3.0, algorithm: AbstractDescent | None = None, overlap: float | None = None
+    sample_ratio: float = 3.0, algorithm: AbstractAlgorithm | None = None, overlap: float | None = None
 ) -> Problem:
     r"""Phase retrieval by descent on the sphere over a fixed data set (Mignacco, Urbani, Zdeborova 2021).
 

@@ -15,7 +15,7 @@ from limitlab.cite import references
 from limitlab.macro.predict import LIMITS
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("analysis", "errors", "library")
+ROOMS = ("analysis", "errors", "extending", "library", "testing")
 
 
 def python(code: str) -> str:
@@ -27,7 +27,7 @@ def test_imports_go_one_way():
     code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 kept" in done.stdout
+    assert " kept, 0 broken" in done.stdout
 
 
 # The names that design fixes, and the extension points. More may be public; these stay.
