@@ -52,6 +52,11 @@ class Activation(eqx.Module):
         grid = jnp.linspace(-6.03, 6.01, 1201)
         return not bool(jnp.any(jnp.abs(jax.vmap(self.derivative)(grid)) > 0))
 
+    @property
+    def reference(self) -> tuple[str, ...]:
+        """Keys of ``references.bib``: tanh and sigmoid enter exact Gaussian moments as mixtures of erf."""
+        return ("stefanski1991normal",) if self.name in ("tanh", "sigmoid") else ()
+
     def __call__(self, x):
         return self.function(x)
 
