@@ -12,6 +12,7 @@ from limitlab.problems.problem import Problem
 
 __all__ = ["cite", "references"]
 
+
 def cite(problem: Problem | None = None, limit: Any = None) -> str:
     """BibTeX text of what was used: limitlab, every part of the problem that names a source, and the limit.
 
