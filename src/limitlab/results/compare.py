@@ -88,7 +88,7 @@ def _one_axis(sim: "xr.Dataset", pred: "xr.Dataset") -> tuple["xr.Dataset", "xr.
     if axes[0] == "iteration":
         return sim.rename(iteration="time"), pred.rename(iteration="time"), "iteration"
     if axes[0] == "":
-        return *(ds.expand_dims(time=[0.0]) for ds in (sim, pred)), ""  # type: ignore[return-value]
+        return sim.expand_dims(time=[0.0]), pred.expand_dims(time=[0.0]), ""
     return sim, pred, "time"
 
 

@@ -168,8 +168,10 @@ def _same(name: str, good: list[Point]) -> bool:
         return False
     dims = good[0].variables[name][0]
     for dim in dims:
-        labels = [point.coords.get(dim) for point in good]
-        if not _same_shape(labels) or any(not _alike(labels[0][1], x[1]) for x in labels):  # type: ignore[index]
+        labels = [point.coords[dim] for point in good if dim in point.coords]
+        if len(labels) < len(good) or not _same_shape(labels):
+            return False
+        if any(not _alike(labels[0][1], values) for _, values in labels):
             return False
     return True
 
