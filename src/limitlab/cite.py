@@ -1,5 +1,6 @@
 """What to cite: BibTeX for the library and for the parts of a problem and the limits that were used."""
 
+import dataclasses
 import functools
 import importlib.resources
 import re
@@ -11,21 +12,12 @@ from limitlab.problems.problem import Problem
 
 __all__ = ["cite", "references"]
 
-# Sources of parts, by class name. A part may also say so itself, with a class attribute ``reference``.
-_PARTS: dict[str, tuple[str, ...]] = {
-    "OnlineSGD": ("saad1995online",),
-    "GAMP": ("rangan2011generalized",),
-    "ERM": ("aubin2020generalization",),
-    "SpectralStart": ("mondelli2019fundamental",),
-    "RandomStart": ("benarous2021online",),  # overlaps of order d^-1/2 and the time they cost
-}
-_SPHERICAL = ("benarous2021online", "arnaboldi2023escaping")
-# These activations enter exact Gaussian moments as mixtures of erf.
-_ACTIVATIONS = {"tanh": ("stefanski1991normal",), "sigmoid": ("stefanski1991normal",)}
-
 
 def cite(problem: Problem | None = None, limit: Any = None) -> str:
-    """BibTeX text of what was used: limitlab, the learning rule, start and activations, and the limit.
+    """BibTeX text of what was used: limitlab, every part of the problem that names a source, and the limit.
+
+    A part of your own names its sources in a class attribute ``reference`` (a key or several), or in a method
+    ``references()`` if they depend on its fields.
 
     Parameters
     ----------
@@ -74,15 +66,13 @@ def _of_problem(problem: Problem | None) -> list[str]:
         return []
     if not isinstance(problem, Problem):
         raise InputError(f"cite needs a Problem or None; got {problem!r}. Use cite(problem, limit).")
-    keys: list[str] = []
-    for part in (problem.algorithm, problem.start):
-        keys += _declared(part) or _PARTS.get(type(part).__name__, ())
-    if getattr(problem.algorithm, "spherical", False):
-        keys += _SPHERICAL
-    for network in (problem.teacher, problem.student):
-        name = getattr(getattr(network, "activation", None), "name", "")
-        keys += _ACTIVATIONS.get(name, ())
-    return keys
+    return _of_part(problem)
+
+
+def _of_part(part: Any) -> list[str]:
+    """What a part and the parts in it declare: of a problem the rule first, then the start, then the others."""
+    inner = [getattr(part, field.name) for field in reversed(dataclasses.fields(part))]
+    return [*_declared(part), *(key for one in inner if dataclasses.is_dataclass(one) for key in _of_part(one))]
 
 
 def _of_limits(limit: Any) -> list[str]:
@@ -97,5 +87,6 @@ def _of_limits(limit: Any) -> list[str]:
 
 
 def _declared(part: Any) -> list[str]:
-    reference = getattr(part, "reference", None)
+    own = getattr(part, "references", None)
+    reference: Any = own() if callable(own) and not isinstance(part, type) else getattr(part, "reference", None)
     return [reference] if isinstance(reference, str) else list(reference or ())

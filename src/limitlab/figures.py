@@ -28,8 +28,6 @@ __all__ = [
     "title",
 ]
 
-CLOCKS = {"OnlineSGD": "time t = γ·step/(p·d)"}  # all other rules: t = γ·step
-
 # Okabe and Ito's colours, told apart with every kind of colour vision; those faint on white come last.
 palette: tuple[str, ...] = (
     "#0072B2",  # blue
@@ -118,22 +116,23 @@ def title(datasets: "list[xr.Dataset]") -> str:
     for part, size in (("student", "p"), ("teacher", "k")):
         network = problem.get(part, {})
         if "width" in network:
-            name = network["activation"] if isinstance(network["activation"], str) else "custom"
+            activation = network.get("activation", "")
+            name = activation if isinstance(activation, str) else "custom"
             words.append(f"{name} {part}, {size} = {network['width']}")
-    rule = problem.get("algorithm", {})
-    if "learning_rate" in rule:
-        words.append(f"γ = {rule['learning_rate']:.4g}" + (" on the sphere" if rule.get("spherical") else ""))
-    if problem.get("channel", {}).get("variance"):
-        words.append(f"noise variance {problem['channel']['variance']:.4g}")
+    rule, noise = problem.get("algorithm", {}), problem.get("channel", {}).get("variance")
+    if isinstance(rate := rule.get("learning_rate"), (int, float)):
+        words.append(f"γ = {rate:.4g}" + (" on the sphere" if rule.get("spherical") else ""))
+    if isinstance(noise, (int, float)) and noise:
+        words.append(f"noise variance {noise:.4g}")
     return "; ".join(words)
 
 
 def time_label(datasets: "list[xr.Dataset]", axis: str = "time") -> str:
-    """The name of the time axis with its clock, if the results share one."""
-    rules = {_problem(ds).get("algorithm", {}).get("kind") for ds in datasets}
-    if axis != "time" or len(rules) > 1 or None in rules:
+    """The name of the time axis with its clock, if the results share one (those of old versions do not say it)."""
+    clocks = {words if isinstance(words := ds.attrs.get("clock"), str) else None for ds in datasets}
+    if axis != "time" or len(clocks) > 1 or None in clocks:
         return {"time": "time t"}.get(axis, axis)
-    return CLOCKS.get(rules.pop(), "time t = γ·step")
+    return f"time {clocks.pop()}"
 
 
 def _ending(ds: "xr.Dataset") -> str:

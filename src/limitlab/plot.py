@@ -1,6 +1,5 @@
 """plot: simulations and predictions of one problem in one figure."""
 
-import json
 from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +18,7 @@ from limitlab.figures import (
     time_label,
     title,
 )
-from limitlab.problems.sparse.target import SparseTarget, term_name
-from limitlab.results.schema import RESERVED_DIMENSIONS
+from limitlab.results.schema import RESERVED_DIMENSIONS, pairs_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -181,14 +179,15 @@ def _moves(ds: "xr.Dataset") -> bool:
 def _curves(array: "xr.DataArray") -> list[Curve]:
     axis = _along(array)
     others = [dim for dim in array.dims if dim not in (axis, "replica")]
+    pairs = pairs_of(others)
     if "replica" in array.dims:
         mean, error = average(array.transpose("replica", axis, *others).values)
     else:
         mean, error = array.transpose(axis, *others).values, None
     curves = []
     for entry in product(*(range(array.sizes[dim]) for dim in others)):
-        if others == ["student", "student_2"] and entry[0] > entry[1]:
-            continue  # Q is symmetric
+        if any(entry[others.index(i)] > entry[others.index(j)] for i, j in pairs):
+            continue  # of a symmetric matrix one half is enough
         at = (slice(None), *entry)
         curves.append(Curve(entry, mean[at], None if error is None else error[at]))
     return curves
@@ -231,13 +230,6 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
         axes.legend(handles=handles, fontsize="small", frameon=False)
 
 
-def _target_terms(ds: "xr.Dataset") -> list[str]:
-    """The monomials of a result's sparse target."""
-    text = json.loads(ds.attrs.get("problem", "{}")).get("teacher", {}).get("text")
-    target = None if text is None else SparseTarget(text)
-    return [] if target is None else [term_name(mask, target.variables) for mask in target.terms]
-
-
 def _largest_terms(arrays: "list[tuple[Source, xr.DataArray]]") -> "tuple[list[tuple[Source, xr.DataArray]], str]":
     """The same terms of every result: those whose coefficient grows largest in any of them."""
     shared = [term for term in arrays[0][1]["term"].values if all(term in array["term"].values for _, array in arrays)]
@@ -255,7 +247,8 @@ def _largest_terms(arrays: "list[tuple[Source, xr.DataArray]]") -> "tuple[list[t
                 .values
             ),
         )
-    size = size + 1e3 * np.isin(shared, _target_terms(arrays[0][0].data))  # what is to be learned comes first
+    learned = arrays[0][0].data.attrs.get("target_terms", [])
+    size = size + 1e3 * np.isin(shared, learned)  # what is to be learned comes first
     keep = [shared[i] for i in np.sort(np.argsort(-size, kind="stable")[:NAMED_CURVES])]
     note = f" ({len(keep)} largest of {len(shared)})" if len(keep) < len(shared) else ""
     return [(source, array.sel(term=keep)) for source, array in arrays], note

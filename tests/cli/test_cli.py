@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import limitlab as ll
 from limitlab import gallery
 from limitlab.cite import cite
-from limitlab.cli import app, commands
-from limitlab.cli.arguments import limit_of, times_of
+from limitlab.cli import app
+from limitlab.cli.arguments import limit_of, times_of, usual_limit
 from limitlab.gallery import Check, Entry
 from limitlab.plot import plot
 from limitlab.results.files import load, save
@@ -105,9 +105,21 @@ def test_predict_takes_the_limit_of_the_rule(tmp_path):
         assert result.exit_code == 0, result.output
         assert f"limit: {limit} " in result.output
         assert load(tmp_path / "a.nc").attrs["method"] == limit
-    assert commands._usual_limit(ll.Problem(teacher=ll.SparseTarget("z1 + z1*z2"))) == "DimensionFree"
     named = run("predict", "perceptron", "--limit", "OverlapODE", "--out", tmp_path / "b.nc")
     assert named.exit_code == 2 and "limit:" not in named.output  # asked for by name, so refused
+
+
+def test_the_usual_limit_is_asked_of_the_rule_and_without_one_the_first_that_applies():
+    sparse = {"inputs": ll.Hypercube(), "teacher": ll.SparseTarget("z1 + z1*z2"), "student": ll.Committee(4)}
+    assert usual_limit(ll.Problem(**sparse, algorithm=ll.OnlineSGD(0.5))) == "DimensionFree"
+    assert usual_limit(ll.Problem(**sparse, algorithm=ll.LayerwiseSGD(0.5, 1.0))) == "DimensionFree"
+    mixture = ll.Problem(inputs=ll.IsotropicMixture(0.5), student=ll.Committee(4), algorithm=ll.OnlineSGD(0.5))
+    assert usual_limit(mixture) == "RadialFlow"
+    assert usual_limit(ll.library.wide_phase_retrieval(3.0, width=5)) == "MatrixFlow"
+    bayes = ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), channel=ll.Sign(), sample_ratio=2.0)
+    assert usual_limit(bayes) == "StateEvolution"
+    with pytest.raises(ll.errors.InputError, match="has no rule, and no limit applies"):
+        usual_limit(ll.Problem(teacher=ll.Committee(2)))
 
 
 def test_an_infinite_value_is_printed(tmp_path):

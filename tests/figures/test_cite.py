@@ -8,9 +8,11 @@ import pytest
 
 import limitlab as ll
 import limitlab.macro
-from limitlab.cite import _ACTIVATIONS, _PARTS, _SPHERICAL, cite, parse_entries, references
+from limitlab.algorithms.checks import SPHERE
+from limitlab.cite import cite, parse_entries, references
 from limitlab.errors import InputError
 from limitlab.macro.limit import AbstractLimit
+from limitlab.spec import known_kinds
 
 PROBLEM = ll.Problem(
     teacher=ll.Committee(width=1, activation="tanh"),
@@ -41,10 +43,42 @@ def test_every_limit_names_a_source_that_exists():
         assert limit.reference in keys(cite(limit=limit))
 
 
-def test_every_key_of_the_tables_exists():
-    named = {key for group in (*_PARTS.values(), *_ACTIVATIONS.values(), _SPHERICAL) for key in group}
-    assert named
+def test_every_source_that_a_part_names_exists():
+    kinds = {kind for group in known_kinds().values() for kind in group.values()}
+    named = {key for kind in kinds if isinstance(own := getattr(kind, "reference", ()), tuple) for key in own}
+    assert {"saad1995online", "mondelli2019fundamental", "benarous2021online"} <= named
     assert named <= set(references())
+    assert set(SPHERE) <= set(references())
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"start": ll.SpectralStart()}, ["mondelli2019fundamental"]),
+        ({"algorithm": ll.GAMP()}, ["rangan2011generalized"]),
+        ({"algorithm": ll.Langevin(0.1, 1.0)}, ["benarous2021online", "arnaboldi2023escaping"]),
+        ({"algorithm": ll.Langevin(0.1, 1.0, spherical=False)}, []),
+        ({"student": ll.Committee(2, "sigmoid")}, ["stefanski1991normal"]),
+        ({"student": ll.Committee(2, "shifted(tanh, 0.5)")}, ["stefanski1991normal"]),
+        ({"student": ll.Committee(2, "relu")}, []),
+    ],
+)
+def test_a_part_is_cited_for_what_it_is(part, named):
+    assert keys(cite(ll.Problem(teacher=ll.Committee(width=1), **part))) == ["limitlab", *named]
+
+
+def test_a_part_of_a_users_own_is_cited():
+    class Noise(ll.GaussianNoise):
+        reference = "barbier2019optimal"
+
+    class Rule(ll.OnlineSGD):
+        def references(self):
+            return ("abbe2022merged",) if self.learning_rate > 1 else ()
+
+    teacher = ll.Committee(width=1)
+    assert keys(cite(ll.Problem(teacher=teacher, channel=Noise()))) == ["limitlab", "barbier2019optimal"]
+    assert keys(cite(ll.Problem(teacher=teacher, algorithm=Rule(2.0)))) == ["limitlab", "abbe2022merged"]
+    assert keys(cite(ll.Problem(teacher=teacher, algorithm=Rule(0.5)))) == ["limitlab"]
 
 
 def test_cite_lists_each_source_once_library_first():

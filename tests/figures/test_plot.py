@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.figures import average
+from limitlab.figures import average, time_label
 from limitlab.plot import DRAWN_CURVES, DRAWN_POINTS, palette, plot, save_figure
 from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps
@@ -112,6 +112,29 @@ def test_panels_are_the_risk_and_the_overlaps_and_the_second_layer_only_if_it_mo
 
 def test_the_time_axis_states_its_clock():
     assert panels(plot(SIM))["M"].get_xlabel() == "time t = γ·step/(p·d)"
+
+
+def test_the_clock_is_that_of_the_result_and_neutral_where_it_is_not_known():
+    layerwise = ll.Problem(
+        inputs=ll.Hypercube(),
+        teacher=ll.SparseTarget("z1"),
+        student=ll.Committee(4, "relu", second_layer="trained"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(second_layer="rademacher"),
+        algorithm=ll.LayerwiseSGD(0.4, 1.0),
+    )
+    wide = ll.library.wide_phase_retrieval(3.0, width=5)
+    first, second = ll.simulate(layerwise, 20, [0.0, 0.5]), ll.simulate(wide, 10, [0.0, 0.1])
+    assert time_label([first]) == "time t = γ·step/(p·d)"
+    assert float(first["time"][-1] / first["step"][-1]) == pytest.approx(0.4 / (4 * 20), rel=0.01)
+    assert time_label([second]) == "time t = γ·step/m"
+    rate = wide.algorithm.learning_rate
+    assert float(second["time"][-1] / second["step"][-1]) == pytest.approx(rate / 5, rel=0.05)
+    assert time_label([first, second]) == "time t"
+    old = first.copy()
+    del old.attrs["clock"]
+    assert time_label([old]) == time_label([old, first]) == "time t"
+    assert time_label([first], "iteration") == "iteration"
 
 
 def test_the_risk_is_on_a_logarithmic_axis_only_when_it_spans_decades():

@@ -14,8 +14,11 @@ from limitlab.results.schema import (
     SCHEMA_VERSION,
     STATUSES,
     VARIABLES,
+    Variable,
     dataset,
+    declared_in,
     overlap_dataset,
+    pairs_of,
     validate,
 )
 from limitlab.spec import from_json, spec_hash
@@ -180,3 +183,68 @@ def test_the_page_on_the_schema_names_every_dimension_and_variable():
     page = (Path(__file__).parents[2] / "docs" / "schema.md").read_text()
     missing = [name for name in (*RESERVED_DIMENSIONS, *VARIABLES) if f"| `{name}` |" not in page]
     assert not missing
+
+
+# --- what the parts of a problem tell a result --------------------------------------------------------------
+
+
+def clock_of(problem):
+    return dataset(problem, {"risk": ("time", [1.0, 0.5])}, {"time": [0.0, 1.0]}, method="test").attrs.get("clock")
+
+
+def test_a_result_with_a_time_axis_carries_its_clock():
+    sgd, wide = ll.library.soft_committee(), ll.library.wide_phase_retrieval(3.0, width=5)
+    assert clock_of(sgd) == ll.OnlineSGD.clock_words == "t = γ·step/(p·d)"
+    assert clock_of(wide) == "t = γ·step/m"
+    single = ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), sample_ratio=3.0, algorithm=ll.GradientDescent(0.1))
+    assert clock_of(single) == "t = γ·step"
+    assert "clock" not in dataset(sgd, {"risk": ((), 1.0)}, method="test").attrs
+    assert clock_of(ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()))) is None
+
+
+def test_a_result_by_terms_says_which_the_target_has():
+    problem = ll.Problem(inputs=ll.Hypercube(), teacher=ll.SparseTarget("z1 + 0.5*z1*z3"))
+    names = ["1", "z1", "z3", "z1*z3"]
+    ds = dataset(problem, {"fourier": ("term", [0.0, 1.0, 0.0, 0.5])}, {"term": names}, method="test")
+    assert ds.attrs["target_terms"] == ["z1", "z1*z3"]
+
+
+# --- variables of a user's own ------------------------------------------------------------------------------
+
+OWN = {"kurtosis": Variable(("time", "student"), "fourth moment of the weights of a unit")}
+
+
+def declared(**changes):
+    arguments = {"variables": {"kurtosis": (("time", "student"), np.ones((2, 3)))}, "declared": OWN, **changes}
+    return dataset(ll.library.soft_committee(), coords={"time": [0.0, 1.0]}, method="test", **arguments)
+
+
+def test_a_declared_variable_is_a_variable_also_after_a_file(tmp_path):
+    ds = declared()
+    assert ds["kurtosis"].attrs["long_name"] == OWN["kurtosis"].long_name
+    back = ll.load(ll.save(ds, tmp_path / "own.nc"))
+    assert back.identical(ds)
+    assert declared_in(back.attrs) == OWN
+
+
+def test_a_declared_variable_is_refused_where_it_cannot_be_told():
+    with pytest.raises(InputError, match="has to be declared"):
+        declared(declared=None)
+    with pytest.raises(InputError, match=r"may not have the dimension 'student'; it may have \('time',\)"):
+        declared(declared={"kurtosis": Variable(("time",), "something")})
+    with pytest.raises(InputError, match="'risk' cannot be declared as 'something': it is population risk"):
+        declared(declared={**OWN, "risk": Variable(("time",), "something")})
+    assert (
+        "declared" not in declared(variables={"risk": ("time", [1.0, 2.0])}, declared={"risk": VARIABLES["risk"]}).attrs
+    )
+    with pytest.raises(InputError, match="attrs may not set declared"):
+        declared(attrs={"declared": {}})
+    broken = declared()
+    broken.attrs["declared"] = ["kurtosis"]
+    with pytest.raises(InputError, match="must be a table of names"):
+        validate(broken)
+
+
+def test_symmetric_matrices_are_known_by_their_dimensions():
+    assert pairs_of(["teacher", "student_2", "student"]) == [("student", "student_2")]
+    assert pairs_of(["time", "student"]) == []

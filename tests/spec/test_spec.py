@@ -1,8 +1,11 @@
 """A problem in a file is the same problem, or it is refused in words."""
 
+import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import hypothesis.strategies as st
@@ -15,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 import limitlab as ll
 from limitlab.errors import InputError, SpecError
 from limitlab.numerics.trees import as_arrays
+from limitlab.problems.activations.base import Activation, activation
 from limitlab.spec import (
     dumps,
     from_dict,
@@ -410,16 +414,6 @@ def test_bad_files_are_refused_by_name(tmp_path):
         save_spec(PROBLEM, tmp_path / "no" / "p.toml")
 
 
-def test_a_part_defined_elsewhere_is_hashed_but_not_filed():
-    class Mine(ll.GaussianNoise):
-        pass
-
-    problem = ll.Problem(teacher=TEACHER, channel=Mine(variance=0.1))
-    assert to_dict(problem)["channel"]["kind"] == "Mine"
-    with pytest.raises(SpecError, match=r"channel\.kind = 'Mine' is not known"):
-        dumps(problem)
-
-
 def test_a_traced_problem_is_refused_in_words():
     def leak(rate):
         to_dict(eqx.tree_at(lambda p: p.algorithm.learning_rate, PROBLEM, rate))
@@ -429,3 +423,126 @@ def test_a_traced_problem_is_refused_in_words():
         jax.jit(leak)(0.5)
     with pytest.raises(InputError, match="needs a Problem"):
         to_dict({"teacher": 1})  # type: ignore[arg-type]
+
+
+# --- parts of a user's own ----------------------------------------------------------------------------------
+
+
+class Cauchy(ll.GaussianNoise):
+    """A channel from outside the package, with fields that no file knows."""
+
+    shape: jax.Array | None = None
+    kernel: Callable | None = None
+    words: tuple[str, ...] = ()
+    table: Mapping | None = None
+    inner: Any = None
+
+
+def test_a_users_part_is_known_by_its_module_and_name_and_its_fields():
+    channel = Cauchy(0.5, jnp.ones(2), kernel=jnp.tanh, words=("a", "1"), table={"b": (1, None)}, inner=ll.Sign())
+    table = to_dict(ll.Problem(teacher=TEACHER, channel=channel))["channel"]
+    assert table["kind"] == f"{__name__}:Cauchy"
+    assert (table["variance"], table["shape"], table["words"]) == (0.5, [1.0, 1.0], ["a", "1"])
+    assert (table["kernel"]["kind"], table["kernel"]["name"]) == ("custom", "tanh")
+    assert table["table"] == {"b": [1.0, "none"]}
+    assert table["inner"]["kind"] == "Sign"
+    json.dumps(table, allow_nan=False)
+
+
+def test_the_hash_tells_users_parts_apart():
+    def hash_of(**fields):
+        return spec_hash(ll.Problem(teacher=TEACHER, channel=Cauchy(**fields)))
+
+    long = np.linspace(0, 1, 5000)
+    fields = [
+        {},
+        {"variance": 1.0},
+        {"inner": np.inf},
+        {"words": ("a",)},
+        {"words": ("b",)},
+        {"shape": long},
+        {"shape": long + 1e-12},
+        {"shape": long.reshape(50, 100)},
+        {"inner": ll.Sign()},
+        {"inner": ll.Sign(flip=0.1)},
+        {"kernel": jnp.sin},
+        {"kernel": lambda key: key[0, 1]},
+    ]
+    hashes = [hash_of(**f) for f in fields]
+    assert len(set(hashes)) == len(hashes)
+    assert hashes == [hash_of(**f) for f in fields]
+    assert spec_hash(ll.Problem(teacher=TEACHER)) not in hashes
+    assert len(to_json(ll.Problem(teacher=TEACHER, channel=Cauchy(shape=long)))) < 1000
+    with pytest.raises(SpecError, match=r"channel\.inner must be a plain number or array"):
+        hash_of(inner=object())
+
+
+def test_a_class_in_a_function_whose_annotations_nobody_else_knows_is_written_too():
+    class Own(ll.GaussianNoise):
+        extra: "Hidden" = 3  # noqa: F821  # type: ignore[assignment]
+
+    table = to_dict(ll.Problem(teacher=TEACHER, channel=Own()))["channel"]
+    assert table["kind"].endswith("<locals>.Own")
+    assert table["extra"] == 3.0
+
+
+def test_a_users_part_is_refused_in_a_file_in_words(tmp_path):
+    problem = ll.Problem(teacher=TEACHER, channel=Cauchy())
+    for write in (dumps, lambda p: save_spec(p, tmp_path / "a.toml"), lambda p: from_json(to_json(p))):
+        with pytest.raises(SpecError, match=r"channel\.kind = '.*:Cauchy' is a class from outside limitlab"):
+            write(problem)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_users_part_stands_in_results_and_in_sweeps(tmp_path):
+    problem = ll.Problem(
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=Cauchy(0.1),
+        sample_ratio=2.0,
+        loss=ll.SquareLoss(),
+        algorithm=ll.ERM(0.1),
+    )
+    ds = ll.simulate(problem, 20, replicas=2)
+    assert json.loads(ds.attrs["problem"])["channel"]["kind"].endswith(":Cauchy")
+    assert ll.load(ll.save(ds, tmp_path / "own.nc")).identical(ds)
+    swept = ll.sweep(ll.simulate, problem, {"channel.variance": [0.1, 0.2]}, d=20, replicas=2)
+    assert (swept["status"] == "ok").all()
+
+
+# --- fields that come later ---------------------------------------------------------------------------------
+
+
+class Before(ll.GaussianNoise):
+    pass
+
+
+class After(ll.GaussianNoise):
+    ADDED: ClassVar[tuple[str, ...]] = ("scale", "names", "activation")
+    scale: float = 1.0
+    names: tuple[str, ...] = dataclasses.field(default_factory=lambda: ("a",))
+    activation: Activation = eqx.field(converter=activation, default="erf")
+
+
+def test_a_field_that_came_later_is_left_out_while_it_has_its_default():
+    def table(part):
+        own = to_dict(ll.Problem(teacher=TEACHER, channel=part))["channel"]
+        return {name: value for name, value in own.items() if name != "kind"}
+
+    assert table(After(0.1)) == table(Before(0.1)) == {"variance": 0.1}
+    assert table(After(0.1, scale=1)) == {"variance": 0.1}
+    assert table(After(0.1, activation="erf")) == {"variance": 0.1}
+    assert table(After(0.1, scale=2.0)) == {"variance": 0.1, "scale": 2.0}
+    assert table(After(0.1, names=("b",))) == {"variance": 0.1, "names": ["b"]}
+    assert table(After(0.1, activation="relu")) == {"variance": 0.1, "activation": "relu"}
+
+
+def test_a_field_that_came_later_is_read_and_written_like_any_other(monkeypatch):
+    problem = ll.Problem(teacher=TEACHER, algorithm=ll.OnlineSGD(0.5))
+    monkeypatch.setattr(ll.OnlineSGD, "ADDED", ("weight_decay", "schedule"), raising=False)
+    assert "weight_decay" not in to_dict(problem)["algorithm"]
+    assert "temperature" in to_dict(problem)["algorithm"]
+    assert loads(dumps(problem)) == problem
+    for rule in (ll.OnlineSGD(0.5, weight_decay=0.1), ll.OnlineSGD(0.5, schedule=ll.PowerSchedule(0.25))):
+        other = ll.Problem(teacher=TEACHER, algorithm=rule)
+        assert loads(dumps(other)) == other
+        assert spec_hash(other) != spec_hash(problem)

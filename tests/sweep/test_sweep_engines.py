@@ -208,6 +208,14 @@ def test_costs_grow_with_the_work():
     assert cost(ll.simulate, glm, {"d": 200}) == pytest.approx(4 * cost(ll.simulate, glm, {"d": 100}))
     assert cost(ll.predict, problem(), {"limit": ll.DMFT(trajectories=4096)}) > 4000
 
+    def mine(problem, size):
+        return size
+
+    assert cost(mine, problem(), {"size": 7}) == 7
+    mine.cost = lambda problem, size: size**3  # type: ignore[attr-defined]
+    assert cost(mine, problem(), {"size": 7}) == 343
+    assert cost(mine, problem(), {"other": 7}) == 1.0
+
 
 def test_a_family_of_predictions_is_the_same_as_its_points(tmp_path):
     rates = np.linspace(0.1, 1.0, 20).tolist()

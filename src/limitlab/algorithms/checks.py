@@ -1,10 +1,12 @@
-"""What rules check alike."""
+"""What rules check alike, and cite alike."""
 
 from typing import Any
 
 from limitlab.numerics.checks import check_number
 
-__all__ = ["check_rate"]
+__all__ = ["SPHERE", "check_rate"]
+
+SPHERE = ("benarous2021online", "arnaboldi2023escaping")  # of rules that keep the norm of the weights
 
 
 def check_rate(rule: Any) -> None:

@@ -14,12 +14,12 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.library import LIBRARY
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.predict import LIMITS
+from limitlab.macro.predict import LIMITS, limits
 from limitlab.problems.problem import Problem
 from limitlab.spec import load_spec
 from limitlab.text import did_you_mean
 
-__all__ = ["grid_of", "limit_class", "limit_of", "place_of", "problem_of", "times_of"]
+__all__ = ["grid_of", "has_clock", "limit_class", "limit_of", "place_of", "problem_of", "times_of", "usual_limit"]
 
 MAX_TIMES = 1_000_000
 MAX_POINTS = 1_000_000
@@ -37,6 +37,23 @@ def problem_of(text: str) -> Problem:
             f"which is neither.{did_you_mean(text, LIBRARY)}"
         )
     return load_spec(text)
+
+
+def has_clock(problem: Problem) -> bool:
+    """Whether a run of the problem is asked for times; without a rule the verb itself says what is missing."""
+    return problem.algorithm is None or problem.algorithm.axis == "time"
+
+
+def usual_limit(problem: Problem) -> str:
+    """The limit that describes what the problem's own rule does; without a rule the first one that applies."""
+    rule = problem.algorithm
+    if rule is not None and (name := rule.usual_limit(problem)) is not None:
+        return name
+    applies = [name for name, answer in limits(problem).items() if answer == "applies"]
+    if not applies:
+        who = "The problem has no rule" if rule is None else f"{type(rule).__name__} names no limit"
+        raise InputError(f"{who}, and no limit applies to the problem. Choose one with --limit to see why not.")
+    return applies[0]
 
 
 def times_of(text: str) -> np.ndarray:

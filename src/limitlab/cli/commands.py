@@ -84,12 +84,12 @@ def simulate(
       limitlab simulate soft-committee --d 500 --replicas 8
       limitlab simulate my.toml --d 1e6 --representation overlaps --times 0,1,2,5
     """
-    from limitlab.cli.arguments import place_of, problem_of, times_of
-    from limitlab.micro.simulate import STATIC_RULES, simulate
+    from limitlab.cli.arguments import has_clock, place_of, problem_of, times_of
+    from limitlab.micro.simulate import simulate
     from limitlab.spec import spec_hash
 
     problem = problem_of(spec)
-    grid = None if times is None and type(problem.algorithm) in STATIC_RULES else times_of(times or "0:10:51")
+    grid = times_of(times or "0:10:51") if times is not None or has_clock(problem) else None
     path = place_of(out, f"simulate_{spec_hash(problem)}_d{d:g}_seed{seed}.nc", force)
     with Bar(f"simulate {spec}", progress) as bar:
         size: Any = d  # simulate takes 1e6 for 1000000 and refuses 10.5 in its own words
@@ -114,13 +114,13 @@ def predict(
       limitlab predict escaping-mediocrity --set d=1000 --set replicas=16
       limitlab predict my.toml --limit OverlapSDE --set d=200 --times 0.01:50:31:log
     """
-    from limitlab.cli.arguments import limit_of, place_of, problem_of, times_of
+    from limitlab.cli.arguments import limit_of, place_of, problem_of, times_of, usual_limit
     from limitlab.macro.predict import predict
     from limitlab.spec import spec_hash
 
     problem = problem_of(spec)
     if limit is None:
-        limit = _usual_limit(problem)
+        limit = usual_limit(problem)
         say(f"limit: {limit} (choose another with --limit; see limitlab limits {spec})")
     chosen = limit_of(limit, settings or [])
     grid = None if times is None and not chosen.in_time else times_of(times or "0:10:51")
@@ -255,28 +255,6 @@ COMMANDS = {
     "cite": cite,
     "staircase": staircase,
 }
-
-
-def _usual_limit(problem: Any) -> str:
-    """The limit that describes what the problem's own rule does."""
-    from limitlab.algorithms.descent.gradient_descent import GradientDescent
-    from limitlab.algorithms.descent.langevin import Langevin
-    from limitlab.algorithms.descent.persistent_sgd import PersistentSGD
-    from limitlab.algorithms.descent.stochastic_gd import StochasticGD
-    from limitlab.algorithms.erm import ERM
-    from limitlab.algorithms.gamp.gamp import GAMP
-    from limitlab.problems.sparse.target import SparseTarget
-
-    if isinstance(problem.algorithm, GAMP):
-        return "StateEvolution"
-    if isinstance(problem.algorithm, ERM):
-        return "ERMAsymptotics"
-    if isinstance(problem.algorithm, (GradientDescent, StochasticGD, PersistentSGD, Langevin)):
-        wide = problem.student is not None and problem.student.activation.name == "square"
-        return "MatrixFlow" if wide else "DMFT"
-    if problem.inputs.labelled:
-        return "RadialFlow"
-    return "DimensionFree" if isinstance(problem.teacher, SparseTarget) else "OverlapODE"
 
 
 def _keep(result: Any, path: Path) -> None:

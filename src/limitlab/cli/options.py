@@ -25,8 +25,7 @@ Wanted = Annotated[
 LimitName = Annotated[
     str | None,
     typer.Option(
-        help="Name of a limit; see limitlab limits SPEC. If left out: StateEvolution for GAMP, ERMAsymptotics for "
-        "ERM, DimensionFree for a sparse target, else OverlapODE."
+        help="Name of a limit; see limitlab limits SPEC. If left out: the one that describes the problem's own rule."
     ),
 ]
 Settings = Annotated[

@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 SHOWN = 5  # reasons, and warnings
-OPTIONS = {  # what a verb takes
-    "simulate": ("d", "times", "replicas", "seed", "representation"),
-    "predict": ("limit", "set", "times", "replicas", "seed"),
-    "thresholds": (),
-}
-REMEDIES = {"d": "The dimension of a limit is its own field: --set d=1000. "}
+OF_LIMITS = ("set", "replicas", "seed")  # options that a verb with a limit hands on to it
+DEFAULTS = {"replicas": 16, "d": 1000}  # of a verb that takes them
 
 
 def register(app: typer.Typer) -> None:
@@ -121,44 +117,48 @@ def sweep(
 
 def _request(problem: "Problem", spec: str, verb: str | None, grid: dict, given: dict) -> tuple[Any, dict[str, Any]]:
     """The verb, and its arguments that are the same at all points."""
-    from limitlab.analysis.linear.thresholds import thresholds
-    from limitlab.cli.arguments import limit_of
-    from limitlab.cli.commands import _usual_limit
+    from limitlab.cli.arguments import has_clock, limit_of, usual_limit
     from limitlab.errors import InputError
-    from limitlab.macro.predict import predict
-    from limitlab.micro.simulate import STATIC_RULES, simulate
+    from limitlab.sweep.grid import keywords_of
 
+    verbs = _verbs()
     verb = verb or ("predict" if given["limit"] or "limit" in grid else "simulate")
-    if verb not in OPTIONS:
-        raise InputError(f"--verb must be one of {', '.join(OPTIONS)}; got {verb!r}.")
+    if verb not in verbs:
+        raise InputError(f"--verb must be one of {', '.join(verbs)}; got {verb!r}.")
+    takes, _ = keywords_of(verbs[verb])
+    by_limit = "limit" in takes
     for name, value in given.items():
-        if value is not None and name not in OPTIONS[verb]:
-            remedy = REMEDIES.get(name, "") if verb == "predict" else ""
+        if value is not None and name not in takes and not (by_limit and name in OF_LIMITS):
+            remedy = "The dimension of a limit is its own field: --set d=1000. " if by_limit and name == "d" else ""
             raise InputError(
                 f"--{name} is not for {verb}; got {value!r}. {remedy}Leave it out, or choose another --verb."
             )
-    keywords: dict[str, Any] = {}
-    if given["replicas"] is not None:
-        keywords["replicas"] = given["replicas"]
-    if verb == "thresholds":
-        return thresholds, keywords
-    if verb == "simulate":
-        clock = type(problem.algorithm) not in STATIC_RULES
-        keywords.setdefault("replicas", 16)
-        if "d" not in grid or given["d"] is not None:
-            size = 1000 if given["d"] is None else given["d"]
-            keywords["d"] = int(size) if float(size).is_integer() else size
-        if given["representation"] is not None:
-            keywords["representation"] = given["representation"]
-        return simulate, {**keywords, **_times(given["times"], clock)}
-    if "limit" in grid and given["limit"] is None:
-        chosen = grid["limit"] = [limit_of(str(name), given["set"] or []) for name in grid["limit"]]
-        return predict, {**keywords, **_times(given["times"], any(one.in_time for one in chosen))}
-    if given["limit"] is None:
-        given["limit"] = _usual_limit(problem)
-        say(f"limit: {given['limit']} (choose another with --limit; see limitlab limits {spec})")
-    limit = limit_of(given["limit"], given["set"] or [])
-    return predict, {**keywords, "limit": limit, **_times(given["times"], limit.in_time)}
+    keywords = {name: given[name] for name in ("replicas", "representation") if given[name] is not None}
+    if "replicas" in takes:
+        keywords.setdefault("replicas", DEFAULTS["replicas"])
+    if "d" in takes and ("d" not in grid or given["d"] is not None):
+        size = DEFAULTS["d"] if given["d"] is None else given["d"]
+        keywords["d"] = int(size) if float(size).is_integer() else size
+    clock = has_clock(problem)
+    if by_limit and "limit" in grid and given["limit"] is None:
+        grid["limit"] = [limit_of(str(name), given["set"] or []) for name in grid["limit"]]
+        clock = any(one.in_time for one in grid["limit"])
+    elif by_limit:
+        if given["limit"] is None:
+            given["limit"] = usual_limit(problem)
+            say(f"limit: {given['limit']} (choose another with --limit; see limitlab limits {spec})")
+        keywords["limit"] = limit_of(given["limit"], given["set"] or [])
+        clock = keywords["limit"].in_time
+    return verbs[verb], {**keywords, **(_times(given["times"], clock) if "times" in takes else {})}
+
+
+def _verbs() -> dict[str, Callable]:
+    """What can be swept from the command line; the options of each are those of its signature."""
+    from limitlab.analysis.linear.thresholds import thresholds
+    from limitlab.macro.predict import predict
+    from limitlab.micro.simulate import simulate
+
+    return {"simulate": simulate, "predict": predict, "thresholds": thresholds}
 
 
 def _times(text: str | None, clock: bool) -> dict[str, Any]:

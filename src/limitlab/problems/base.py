@@ -96,6 +96,11 @@ class AbstractTeacher(eqx.Module):
         """On how many of the first coordinates, taken as signs, the output depends; 0 if it is not of this kind."""
         return 0
 
+    @property
+    def monomials(self) -> tuple[str, ...]:
+        """The monomials that the output is made of, such as z1*z2; none if it is no polynomial of signs."""
+        return ()
+
     @abstractmethod
     def draw(self, key: jax.Array, d: int) -> Any:
         """The weights of one teacher: any tree of arrays."""
@@ -197,6 +202,14 @@ class AbstractAlgorithm(eqx.Module):
     def clock(self, problem: "Problem", d: float) -> Any:
         """Macroscopic time per step."""
         return 1.0
+
+    def clock_in_words(self, problem: "Problem") -> str:
+        """The clock as it is on this problem; ``clock_words`` unless a class knows better."""
+        return self.clock_words
+
+    def references(self) -> tuple[str, ...]:
+        """Keys of ``references.bib`` for the rule as it is set; ``reference`` unless a class knows better."""
+        return self.reference
 
     def usual_limit(self, problem: "Problem") -> str | None:
         """The name of the limit that describes this rule on this problem; None if none is known."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.results.comparison import Comparison, Entry
+from limitlab.results.schema import pairs_of
 from limitlab.results.zscore import trajectory_z
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _one_axis(sim: "xr.Dataset", pred: "xr.Dataset") -> tuple["xr.Dataset", "xr.
     if axes[0] == "iteration":
         return sim.rename(iteration="time"), pred.rename(iteration="time"), "iteration"
     if axes[0] == "":
-        return *(ds.expand_dims(time=[0.0]) for ds in (sim, pred)), ""  # type: ignore[return-value]
+        return sim.expand_dims(time=[0.0]), pred.expand_dims(time=[0.0]), ""
     return sim, pred, "time"
 
 
@@ -173,11 +174,12 @@ def _squared_error(x: np.ndarray) -> np.ndarray:
 
 
 def _unique(rest: list[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """Which components count: of a symmetric matrix over student units, the upper triangle."""
-    if not {"student", "student_2"} <= set(rest):
-        return np.ones(shape, bool)
-    i, j = (np.indices(shape)[rest.index(dim)] for dim in ("student", "student_2"))
-    return i <= j
+    """Which components count: of a symmetric matrix, the upper triangle."""
+    count = np.ones(shape, bool)
+    for pair in pairs_of(rest):
+        i, j = (np.indices(shape)[rest.index(dim)] for dim in pair)
+        count &= i <= j
+    return count
 
 
 _MEANING = {

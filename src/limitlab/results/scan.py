@@ -138,7 +138,8 @@ class _Scan:
 
         what, stored = f"the variable {show(name)}", array.id.get_storage_size()
         self.attributes(array, what)
-        words = _is_text(array.dtype) and h5py.check_string_dtype(array.dtype).length is None  # type: ignore[union-attr]
+        text = h5py.check_string_dtype(array.dtype)
+        words = text is not None and text.length is None
         if not (_is_text(array.dtype) or _is_number(array.dtype)):
             raise ResultFileError(f"{what} must hold numbers or texts; got {show(array.dtype)}")
         if array.shape is None or array.ndim > MAX_RANK:

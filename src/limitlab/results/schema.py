@@ -5,7 +5,7 @@ import functools
 import importlib.metadata
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -22,19 +22,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATTRIBUTES",
+    "DERIVED",
     "RESERVED_DIMENSIONS",
     "SCHEMA_VERSION",
     "STATUSES",
     "VARIABLES",
     "Variable",
     "dataset",
+    "declared_in",
+    "derived",
     "overlap_dataset",
+    "pairs_of",
     "schema_stamp",
     "validate",
 ]
 
 SCHEMA_VERSION = 1
 
+# A variable over a dimension and its second copy (student, student_2) is a symmetric matrix.
 RESERVED_DIMENSIONS: dict[str, str] = {
     "time": "macroscopic time t (the clock of the learning rule)",
     "time_2": "the earlier of two times",
@@ -64,6 +69,7 @@ ATTRIBUTES = (
     "created",
     "schema_version",
 )
+DERIVED = ("clock", "target_terms")  # told by the parts of the problem where the result has such an axis; optional
 
 
 class Variable(NamedTuple):
@@ -146,6 +152,7 @@ def dataset(
     method: str,
     reference: str | None = None,
     attrs: Mapping[str, Any] | None = None,
+    declared: Mapping[str, Variable] | None = None,
 ) -> "xr.Dataset":
     """A Dataset in the schema, stamped with the problem and the versions that made it, and validated.
 
@@ -160,9 +167,13 @@ def dataset(
         The name of the rule or limit, and its key in ``references.bib``.
     attrs
         More attributes (plain values; None is left out).
+    declared
+        Variables that `VARIABLES` does not have: a rule or limit that reports them says what they are. The words
+        travel with the result.
     """
     import xarray as xr
 
+    known = _known(declared or {})
     data = {name: (_names(dims), _values(values)) for name, (dims, values) in variables.items()}
     labels = {name: c if isinstance(c, tuple) else (name, c) for name, c in (coords or {}).items()}
     labels = {name: (_names(dims), _values(values)) for name, (dims, values) in labels.items()}
@@ -179,18 +190,57 @@ def dataset(
     except ValueError as error:
         raise InputError(f"The variables do not fit together: {error}. Give every dimension one length.") from error
     for name in map(str, ds.variables):
-        about = (
-            VARIABLES[name].long_name if name in VARIABLES else {**RESERVED_DIMENSIONS, **COORDINATES}.get(str(name))
-        )
+        about = known[name].long_name if name in known else {**RESERVED_DIMENSIONS, **COORDINATES}.get(name)
         if about is not None:
             ds[name].attrs["long_name"] = about
-    stamp = {**schema_stamp(problem, method), "reference": reference}
+    own = {name: words for name, words in (declared or {}).items() if name not in VARIABLES and name in ds}
+    told = {name: {"dims": list(v.dims), "long_name": v.long_name} for name, v in own.items()}
+    stamp = {**schema_stamp(problem, method), "reference": reference, "declared": told or None}
     taken = sorted(set(stamp) & set(attrs or {}))
     if taken:
         raise InputError(f"attrs may not set {', '.join(taken)}: the schema stamps these itself. Use other names.")
-    ds.attrs = {name: _plain(value) for name, value in {**stamp, **(attrs or {})}.items() if value is not None}
+    about = {**stamp, **derived(problem, ds.dims), **(attrs or {})}
+    ds.attrs = {name: _plain(value) for name, value in about.items() if value is not None}
     validate(ds)
     return ds
+
+
+def derived(problem: Problem, dims: Iterable[Any]) -> dict[str, Any]:
+    """What a figure needs to know of the problem: the clock of a time axis, the monomials of a target among terms."""
+    there, told = set(dims), {}
+    if "time" in there and problem.algorithm is not None:
+        told["clock"] = problem.algorithm.clock_in_words(problem) or None
+    if "term" in there and problem.teacher is not None:
+        told["target_terms"] = list(problem.teacher.monomials) or None
+    return told
+
+
+def pairs_of(dims: Iterable[Any]) -> list[tuple[str, str]]:
+    """The dimensions of symmetric matrices, such as (student, student_2)."""
+    there = [str(dim) for dim in dims]
+    return [(dim, f"{dim}_2") for dim in there if f"{dim}_2" in there]
+
+
+def declared_in(attrs: Mapping[Any, Any]) -> dict[str, Variable]:
+    """The variables that a result with these attributes brings the words for."""
+    table = attrs.get("declared", {})
+    try:
+        own = {str(name): Variable(tuple(map(str, v["dims"])), str(v["long_name"])) for name, v in table.items()}
+    except (AttributeError, KeyError, TypeError):
+        raise InputError(
+            "The attribute declared must be a table of names, each with dims and long_name. Make the Dataset with "
+            "limitlab.results.schema.dataset."
+        ) from None
+    return own
+
+
+def _known(declared: Mapping[str, Variable]) -> dict[str, Variable]:
+    """The variables of the schema and declared ones; a name has one meaning."""
+    for name, variable in declared.items():
+        if VARIABLES.get(name, variable) != variable or name in RESERVED_DIMENSIONS or not name.isidentifier():
+            what = VARIABLES[name].long_name if name in VARIABLES else RESERVED_DIMENSIONS.get(name, "not a name")
+            raise InputError(f"{name!r} cannot be declared as {variable.long_name!r}: it is {what}. Use another name.")
+    return {**VARIABLES, **declared}
 
 
 def schema_stamp(problem: Problem, method: str) -> dict[str, Any]:
@@ -269,8 +319,9 @@ def validate(ds: "xr.Dataset") -> None:
             f"The Dataset has schema version {ds.attrs['schema_version']}; this limitlab reads "
             f"version {SCHEMA_VERSION}. Make it again, or use the limitlab that made it."
         )
+    known = _known(declared_in(ds.attrs))
     for name, variable in ds.data_vars.items():
-        _check_variable(str(name), tuple(map(str, variable.dims)), swept="verb" in ds.attrs)
+        _check_variable(str(name), tuple(map(str, variable.dims)), known, swept="verb" in ds.attrs)
     for dim in ds.dims:
         if dim not in ds.coords:
             raise InputError(f"The dimension {dim!r} has no coordinate. Give its labels in coords.")
@@ -280,20 +331,21 @@ def validate(ds: "xr.Dataset") -> None:
     _check_status(ds)
 
 
-def _check_variable(name: str, dims: tuple[str, ...], swept: bool) -> None:
+def _check_variable(name: str, dims: tuple[str, ...], known: Mapping[str, Variable], swept: bool) -> None:
     """Names and axes are those of the schema; a sweep and its points have whatever their verb gave."""
     if swept:
         return
     swept_only = dims and not set(dims) & set(RESERVED_DIMENSIONS)
-    if name not in VARIABLES and not swept_only:
-        known = tuple(VARIABLES)
+    if name not in known and not swept_only:
+        names = tuple(known)
         raise InputError(
-            f"{name!r} is not a variable of the schema; these are: {', '.join(known)}.{_near(name, known)}"
+            f"{name!r} is not a variable of the schema; these are: {', '.join(names)}.{_near(name, names)} One of "
+            "your own has to be declared."
         )
     for dim in dims:
         if dim in RESERVED_DIMENSIONS:
-            if dim not in VARIABLES[name].dims:
-                raise InputError(f"{name} may not have the dimension {dim!r}; it may have {VARIABLES[name].dims}.")
+            if dim not in known[name].dims:
+                raise InputError(f"{name} may not have the dimension {dim!r}; it may have {known[name].dims}.")
         elif not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", dim) or _near(dim, tuple(RESERVED_DIMENSIONS)):
             raise InputError(
                 f"{dim!r} of {name} is neither a reserved dimension ({', '.join(RESERVED_DIMENSIONS)}) nor "

@@ -1,7 +1,7 @@
 """A problem as plain tables: to and from a dict, TOML or JSON, and one hash that says "the same problem".
 
 Each part is a table with ``kind = "ClassName"`` and its fields, defaults included. Reading is strict: only
-the parts of `limitlab.problems` are known, every unknown, missing or ill-typed field is refused by its path,
+the parts of limitlab are known, every unknown, missing or ill-typed field is refused by its path,
 and nothing in a file is ever evaluated or imported. What a file may cost is bounded (`limitlab.spec.bounds`).
 """
 

@@ -16,7 +16,7 @@ import limitlab.problems
 from limitlab.problems.activations import Activation
 from limitlab.problems.problem import Problem
 
-__all__ = ["example", "fields_of", "known_kinds"]
+__all__ = ["example", "fields_of", "kind_of", "known_kinds"]
 
 
 @functools.cache
@@ -46,14 +46,25 @@ def _fields_are_functions(part: type) -> list[bool]:
     return ["Callable" in hint for hint in hints]
 
 
+def kind_of(part: Any) -> str:
+    """What a part is called: a class of limitlab by its name, any other by its module and name."""
+    cls = type(part)
+    ours = cls.__module__.split(".")[0] == "limitlab"
+    return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
+
+
 @functools.cache
 def fields_of(cls: Any) -> dict[str, tuple[Any, bool]]:
-    """Fields of a part: (type without None, required)."""
-    hints, out = typing.get_type_hints(cls), {}
+    """Fields of a part: (type without None, required); a type that is not one of limitlab's parts' is Any."""
+    try:
+        hints, out = typing.get_type_hints(cls), {}
+    except (NameError, TypeError):  # of a user's class, whose annotations need not be known outside its function
+        hints, out = {}, {}
     for field in dataclasses.fields(cls):
-        hint = hints[field.name]
+        hint = hints.get(field.name, Any)
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
-            (hint,) = (a for a in typing.get_args(hint) if a is not type(None))
+            kinds = [a for a in typing.get_args(hint) if a is not type(None)]
+            hint = kinds[0] if len(kinds) == 1 else Any
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         out[field.name] = (hint, required)
     return out

@@ -87,6 +87,11 @@ def _part(value: Any, base: type, path: str) -> Any:
     if not isinstance(kind, str):
         came = "is missing" if kind is None else f"must be a text in quotes; got {show(kind)}"
         raise SpecError(f"{path}.kind {came}. Choose one of: {', '.join(kinds)}.")
+    if ":" in kind:
+        raise SpecError(
+            f"{path}.kind = {show(kind)} is a class from outside limitlab, which cannot be put in a file or read from "
+            f"one: nothing is imported from it. Rebuild the problem in Python, or choose one of: {', '.join(kinds)}."
+        )
     if kind not in kinds:
         elsewhere = any(kind in group for group in known_kinds().values())
         reason = "is a part, but not one that fits here" if elsewhere else "is not known"

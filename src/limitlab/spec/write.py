@@ -1,14 +1,15 @@
 """From a problem to nested tables, text and files, and to one hash."""
 
+import dataclasses
 import hashlib
 import inspect
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 import tomli_w
@@ -17,18 +18,21 @@ from limitlab.errors import InputError, SpecError
 from limitlab.problems.activations import Activation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_TEXT
-from limitlab.spec.kinds import fields_of
+from limitlab.spec.kinds import fields_of, kind_of
 from limitlab.spec.read import from_dict
 from limitlab.text import join
 
 __all__ = ["dumps", "save_spec", "spec_hash", "table_hash", "to_dict", "to_json"]
 
+MAX_ENTRIES = 1000  # numbers of an array in a user's part that are written out; longer ones are known by their bytes
+
 
 def to_dict(problem: Problem) -> dict[str, Any]:
     """A problem as nested dicts of plain values; fields that are None are left out, defaults are written.
 
-    A Python function used as activation becomes a table with the hash of its jaxpr: enough to tell two
-    problems apart, not to rebuild one.
+    A Python function becomes a table with the hash of its jaxpr, and a part of a user's own class one with the class's
+    module and name: enough to tell two problems apart, not to rebuild one. Fields that a class lists in ``ADDED`` came
+    after results were stored: they are left out while they have their default, so that hashes stay what they were.
     """
     if not isinstance(problem, Problem):
         raise InputError(
@@ -71,31 +75,58 @@ def save_spec(problem: Problem, path: str | os.PathLike) -> Path:
     return path
 
 
-def _fields(part: eqx.Module, path: str) -> dict[str, Any]:
-    table = {}
+def _fields(part: Any, path: str) -> dict[str, Any]:
+    table, added, ours = {}, getattr(type(part), "ADDED", ()), ":" not in kind_of(part)
     for field, (hint, _) in fields_of(type(part)).items():
-        value = getattr(part, field)
-        if value is not None:
-            table[field] = _value(value, hint, join(path, field))
+        value, place = getattr(part, field), join(path, field)
+        if value is None:
+            continue
+        table[field] = _value(value, hint, place, ours)
+        if field in added and table[field] == _default(part, field, hint, place, ours):
+            del table[field]
     return table
 
 
-def _value(value: Any, hint: Any, path: str) -> Any:
+def _default(part: Any, name: str, hint: Any, path: str, ours: bool) -> Any:
+    """What the default of a field is written as."""
+    (field,) = (field for field in dataclasses.fields(part) if field.name == name)
+    factory = field.default_factory
+    default = field.default if factory is dataclasses.MISSING else factory()
+    return None if default is None or default is dataclasses.MISSING else _value(default, hint, path, ours)
+
+
+def _value(value: Any, hint: Any, path: str, ours: bool) -> Any:
+    """A field's value as plain values; of a class that is not ours also what no file could bring back."""
     if isinstance(value, Activation):
         return value.name if value.named else _fingerprint(value.function, value.name)
-    if isinstance(value, eqx.Module):
-        return {"kind": type(value).__name__, **_fields(value, path)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"kind": kind_of(value), **_fields(value, path)}
     if callable(value):
         return _fingerprint(value, getattr(value, "__name__", "function"))
     if isinstance(value, (str, bool, np.bool_)):
         return bool(value) if isinstance(value, np.bool_) else value
+    if isinstance(value, Mapping) and not ours:
+        return {str(key): _value(inner, Any, join(path, str(key)), ours) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)) and not ours and not _numeric(value):
+        return [_value(inner, Any, f"{path}[{number}]", ours) for number, inner in enumerate(value)]
+    if value is None:
+        return "none"  # in a list or table
     try:
         array = np.asarray(value, dtype=None if hint is int else float)
     except (TypeError, ValueError) as error:  # a traced number, or an object that is no number
         raise SpecError(f"{path} must be a plain number or array to be written; got {value!r}.") from error
-    if not np.all(np.isfinite(array)):
+    finite = bool(np.all(np.isfinite(array)))
+    if not ours and (array.size > MAX_ENTRIES or not finite):
+        return {"array": hashlib.sha256(array.tobytes()).hexdigest(), "shape": list(array.shape)}
+    if not finite:
         raise SpecError(f"{path} must be finite to be written; got {array.tolist()!r}.")
     return (array if hint is int else array + 0.0).tolist()  # + 0.0: minus zero is zero
+
+
+def _numeric(values: Any) -> bool:
+    """Whether a list, and every list in it, has nothing but numbers."""
+    plain = (int, float, np.number, np.ndarray, jax.Array)
+    return all(_numeric(v) if isinstance(v, (list, tuple)) else isinstance(v, plain) for v in values)
 
 
 def _fingerprint(function: Any, name: str) -> dict[str, str]:
@@ -103,7 +134,7 @@ def _fingerprint(function: Any, name: str) -> dict[str, str]:
     try:
         count = sum(p.default is p.empty for p in inspect.signature(function).parameters.values())
         jaxpr = jax.make_jaxpr(function)(*[0.0] * count)
-    except (TypeError, ValueError):  # not a function of numbers (it draws from a key, say): known by its name
+    except Exception:  # not a function of numbers (it draws from a key, say): known by its name
         return {"kind": "custom", "name": name}
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)).encode())  # addresses differ between runs
     for constant in map(np.asarray, jaxpr.consts):

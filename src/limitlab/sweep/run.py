@@ -145,13 +145,14 @@ def job_of(
     if not isinstance(problem, Problem):
         raise InputError(f"sweep needs a Problem; got {problem!r}. Call sweep(verb, problem, grid, ...).")
     known, free = keywords_of(verb)
-    arguments, limit = dict(arguments), arguments.get("limit")
+    arguments = dict(arguments)
+    limit: Any = arguments.get("limit")
     inside = fields_of(limit) if isinstance(limit, AbstractLimit) else []
     if replicas is not None:
         if "replicas" in known or free:
             arguments["replicas"] = replicas
         elif "replicas" in inside:
-            arguments["limit"] = dataclasses.replace(limit, replicas=replicas)  # type: ignore[type-var]
+            arguments["limit"] = dataclasses.replace(limit, replicas=replicas)
         else:
             raise InputError(f"sweep.replicas: {verb_name(verb)} has no replicas; got {replicas}. Leave it out.")
     if seed is not None:

@@ -9,7 +9,15 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point, Table
-from limitlab.results.schema import ATTRIBUTES, FAILURES, RESERVED_DIMENSIONS, STATUSES, dataset
+from limitlab.results.schema import (
+    ATTRIBUTES,
+    DERIVED,
+    FAILURES,
+    RESERVED_DIMENSIONS,
+    STATUSES,
+    dataset,
+    declared_in,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,7 +40,7 @@ def table_of(result: Any, name: str) -> Point:
         ]
         if "schema_version" in result.attrs:
             return Point(*tables, attrs=dict(result.attrs))
-        attrs = {str(key): value for key, value in result.attrs.items() if key not in ATTRIBUTES}
+        attrs = {str(key): value for key, value in result.attrs.items() if key not in (*ATTRIBUTES, "declared")}
         return Point(*_foreign(name, *tables), attrs=attrs)
     record = _record(result)
     if record is None:
@@ -130,8 +138,12 @@ def combine(
     left_out += [name for name in dict.fromkeys(name for p in good for name in p.skipped)]
     shared = {name: value for name, value in _shared_attributes(good).items() if name not in ("provenance", "seed")}
     attrs = {**shared, **(attrs or {}), "swept": list(axes), "verb": verb, "left_out": left_out or None}
+    if set(axes) & set(vars(problem)):  # whole parts differ: only what all points say is true of all
+        attrs = {**dict.fromkeys(DERIVED), **attrs}
     method, reference = attrs.pop("method", f"sweep of {verb}"), attrs.pop("reference", None)
-    return dataset(problem, variables, coords, method=method, reference=reference, attrs=attrs)
+    attrs.pop("declared", None)
+    declared = {name: v for point in good for name, v in declared_in(point.attrs).items()}
+    return dataset(problem, variables, coords, method=method, reference=reference, attrs=attrs, declared=declared)
 
 
 def why(point: Point) -> str:
@@ -156,8 +168,10 @@ def _same(name: str, good: list[Point]) -> bool:
         return False
     dims = good[0].variables[name][0]
     for dim in dims:
-        labels = [point.coords.get(dim) for point in good]
-        if not _same_shape(labels) or any(not _alike(labels[0][1], x[1]) for x in labels):  # type: ignore[index]
+        labels = [point.coords[dim] for point in good if dim in point.coords]
+        if len(labels) < len(good) or not _same_shape(labels):
+            return False
+        if any(not _alike(labels[0][1], values) for _, values in labels):
             return False
     return True
 

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from limitlab.algorithms.checks import check_rate
+from limitlab.algorithms.checks import SPHERE, check_rate
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice, check_number
 from limitlab.problems.base import AbstractAlgorithm
@@ -43,6 +43,12 @@ class AbstractDescent(AbstractAlgorithm):
     def clock(self, problem, d):
         """Macroscopic time per step, gamma/m for a student of m units."""
         return self.learning_rate / (1 if problem.student is None else problem.student.units)
+
+    def clock_in_words(self, problem):
+        return "t = γ·step" if problem.student is None else self.clock_words
+
+    def references(self):
+        return (*self.reference, *SPHERE) if self.spherical else self.reference
 
     def usual_limit(self, problem):
         return "DMFT" if problem.student is None else "MatrixFlow"

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.checks import SPHERE
 from limitlab.algorithms.loop import advance, march
 from limitlab.algorithms.one_pass.chain import overlaps_step
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
@@ -78,6 +79,9 @@ class AbstractOnePass(AbstractAlgorithm):
         """Macroscopic time per step, gamma/(p d)."""
         (student,) = problem.need("student", by="A clock")
         return self.learning_rate / (student.units * d)
+
+    def references(self):
+        return (*self.reference, *SPHERE) if self.on_sphere else self.reference
 
     def usual_limit(self, problem):
         if problem.inputs.labelled:

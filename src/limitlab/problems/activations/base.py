@@ -7,7 +7,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -49,6 +49,8 @@ class AbstractActivation(eqx.Module):
 
     Two activations of one class and equal fields are equal, so that what was compiled for one serves the other.
     """
+
+    reference: ClassVar[tuple[str, ...]] = ()  # keys of ``references.bib``
 
     @property
     @abstractmethod

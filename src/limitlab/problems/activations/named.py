@@ -104,6 +104,7 @@ class Tanh(AbstractNamed):
     r""":math:`\tanh x = 2\,\mathrm{sigmoid}(2x) - 1 = E\,\mathrm{sign}(x + \tau\xi)` over a mixture of widths tau."""
 
     word: ClassVar[str] = "tanh"
+    reference: ClassVar[tuple[str, ...]] = ("stefanski1991normal",)  # moments as those of mixtures of erf
     exact: ClassVar[tuple[Term, ...]] = (_mixture(0.5),)
 
     def function(self, x):
@@ -123,6 +124,7 @@ class Sigmoid(AbstractNamed):
     r""":math:`1/(1 + e^{-x}) = (1 + E\,\mathrm{sign}(x + \tau\xi))/2` over a mixture of widths tau."""
 
     word: ClassVar[str] = "sigmoid"
+    reference: ClassVar[tuple[str, ...]] = ("stefanski1991normal",)  # moments as those of mixtures of erf
     exact: ClassVar[tuple[Term, ...]] = (Term(0.5), _mixture(1.0).scaled(0.5))
 
     def function(self, x):

@@ -182,6 +182,11 @@ class SparseTarget(AbstractTeacher):
         return np.asarray(walsh(hat)) * len(hat)
 
     @property
+    def monomials(self) -> tuple[str, ...]:
+        """The names of the terms that are not zero."""
+        return tuple(term_name(mask, self.variables) for mask in self.terms)
+
+    @property
     def term_names(self) -> list[str]:
         """The names of all 2^P monomials."""
         return [term_name(mask, self.variables) for mask in range(2**self.latent)]

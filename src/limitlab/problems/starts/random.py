@@ -40,6 +40,7 @@ class RandomStart(AbstractStart):
     """
 
     joint: ClassVar[bool] = True
+    reference: ClassVar[tuple[str, ...]] = ("benarous2021online",)  # overlaps of order d^-1/2 and the time they cost
 
     scale: float = 1.0
     sphere: bool = eqx.field(static=True, default=False)

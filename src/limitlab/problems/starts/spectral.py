@@ -1,5 +1,7 @@
 """A start made of the data."""
 
+from typing import ClassVar
+
 from limitlab.numerics.checks import check_number
 from limitlab.problems.starts.base import AbstractStart
 
@@ -19,6 +21,8 @@ class SpectralStart(AbstractStart):
     overlap
         The overlap m/rho that the eigenvector is taken to have; between weak and perfect, 0.3 is a fair guess.
     """
+
+    reference: ClassVar[tuple[str, ...]] = ("mondelli2019fundamental",)
 
     overlap: float = 0.3
 

@@ -104,11 +104,12 @@ def _recount(tasks: list[Task], points: dict[int, Point], store: Store | None, t
 
 
 def _found(task: Task, points: dict[int, Point], store: Store | None, tally: Tally, retry_failed: bool) -> bool:
-    point = store.read(task.key) if store is not None and store.has(task.key) else None
+    if store is None or not store.has(task.key):
+        return False
+    point = store.read(task.key)
     if point is None:
         return False
     if point.failed and retry_failed:
-        assert store is not None
         store.remove(task.key)
         return False
     points[task.index] = point

@@ -6,33 +6,35 @@ from typing import Any
 
 import numpy as np
 
-from limitlab.micro.simulate import simulate
 from limitlab.problems.problem import Problem
 
 __all__ = ["cost"]
 
 
 def cost(verb: Callable, problem: Problem, keywords: dict[str, Any]) -> float:
-    """Multiplications of a simulation; for other verbs the product of the sizes that they are given.
+    """What the verb says itself, by an attribute ``cost`` that takes what the verb takes; else what is asked of it.
 
-    Only the order matters: it decides what starts first, never what is computed.
+    A verb that is given a dimension runs the problem's rule: multiplications. Any other: the product of the sizes that
+    it is given. Only the order matters: it decides what starts first, never what is computed.
     """
+    own = getattr(verb, "cost", None)
     try:
-        value = _simulation(problem, **keywords) if verb is simulate else _sizes(keywords)
+        if callable(own):
+            value: Any = own(problem, **keywords)
+        else:
+            value = _run(problem, **keywords) if "d" in keywords else _sizes(keywords)
+        return float(value) if np.isfinite(value) and value > 0 else 1.0
     except (TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError):
         return 1.0
-    return float(value) if np.isfinite(value) and value > 0 else 1.0
 
 
-def _simulation(problem: Problem, d: Any, times: Any = None, replicas: int = 1, **_: Any) -> float:
-    algorithm: Any = problem.algorithm
-    units = getattr(problem.student, "width", 1) + getattr(problem.teacher, "width", 1)
+def _run(problem: Problem, d: Any, times: Any = None, replicas: int = 1, **_: Any) -> float:
+    rule: Any = problem.algorithm
+    units = getattr(problem.student, "units", 1) + getattr(problem.teacher, "width", 1)
     size, last = float(d), 1.0 if times is None else float(np.max(np.asarray(times, float)))
-    if problem.sample_ratio is None:
-        clock = algorithm.clock(problem, size)
-        return replicas * last / clock * size * units * algorithm.batch_size
-    steps = last / algorithm.clock(problem, size) if algorithm.axis == "time" else getattr(algorithm, "iterations", 100)
-    return replicas * float(steps) * problem.sample_ratio * size**2 * units
+    steps = last / float(rule.clock(problem, size)) if rule.axis == "time" else getattr(rule, "iterations", 100)
+    samples = getattr(rule, "batch_size", 1) if problem.sample_ratio is None else problem.sample_ratio * size
+    return replicas * steps * samples * size * units
 
 
 def _sizes(keywords: dict[str, Any]) -> float:

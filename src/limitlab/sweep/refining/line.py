@@ -124,7 +124,10 @@ class Line:
         return [self._crossing(known[i : j + 1], seen[i + 1 : j], sides[i], sides[j]) for i, j in pairs]
 
     def _crossing(self, xs: list[float], unsure: list[Value], before: str, after: str) -> Crossing:
-        lack = _lack(unsure, self.level, after == "above", self.doubt) if unsure else np.zeros(1)
+        if unsure and self.level is not None:  # without a level every side is certain
+            lack = _lack(unsure, self.level, after == "above", self.doubt)
+        else:
+            lack = np.zeros(1)
         gaps = [(a, b, math.exp(-k / 2)) for (a, b), k in zip(pairwise(xs), lack, strict=True) if k < DROP]
         flat = self.scale.flat
         mass = [(flat(b) - flat(a)) * likely for a, b, likely in gaps]
@@ -161,8 +164,8 @@ class Line:
         The curvature at a point is that of the parabola through it and its neighbours, less twice its error; a gap has
         the larger of those at its ends. The area is that between the parabola and its chord, c h^3/12.
         """
-        xs, scale = [x for x in self.known if math.isfinite(self.values[x].value)], self.scale  # type: ignore[union-attr]
-        seen: list[Value] = [value for x in xs if (value := self.values[x]) is not None]
+        there = [(x, value) for x in self.known if (value := self.values[x]) is not None and math.isfinite(value.value)]
+        xs, seen, scale = [x for x, _ in there], [value for _, value in there], self.scale
         span = scale.flat(scale.high) - scale.flat(scale.low)
         u = np.array([scale.flat(x) / span for x in xs])
         y, error = np.array([(v.value / height, v.widened(DOUBT) / height) for v in seen]).reshape(-1, 2).T
@@ -180,7 +183,7 @@ class Line:
         return out
 
 
-def _lack(values: list[Value], level: float | None, rising: bool, doubt: float) -> np.ndarray:
+def _lack(values: list[Value], level: float, rising: bool, doubt: float) -> np.ndarray:
     """Twice the log-likelihood that a boundary in each gap lacks to the best; the first gap is before all values.
 
     The likelihood of a gap is that of the best monotone curve which crosses the level in it: the monotone fit of the
@@ -188,7 +191,6 @@ def _lack(values: list[Value], level: float | None, rising: bool, doubt: float) 
     """
     from scipy.special import xlogy
 
-    assert level is not None
     values = values if rising else values[::-1]
     y = np.array([v.value for v in values])
     weight = np.array([v.runs if v.share else v.widened(doubt) ** -2 for v in values], float)
