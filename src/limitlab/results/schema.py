@@ -146,6 +146,7 @@ def dataset(
     method: str,
     reference: str | None = None,
     attrs: Mapping[str, Any] | None = None,
+    declared: Mapping[str, Variable] | None = None,
 ) -> "xr.Dataset":
     """A Dataset in the schema, stamped with the problem and the versions that made it, and validated.
 
@@ -160,8 +161,12 @@ def dataset(
         The name of the rule or limit, and its key in ``references.bib``.
     attrs
         More attributes (plain values; None is left out).
+    declared
+        Variables besides those of `VARIABLES`, such as ``AbstractLimit.variables``; the result carries their words.
     """
     import xarray as xr
+
+    known = {**VARIABLES, **(declared or {})}
 
     data = {name: (_names(dims), _values(values)) for name, (dims, values) in variables.items()}
     labels = {name: c if isinstance(c, tuple) else (name, c) for name, c in (coords or {}).items()}
@@ -179,12 +184,12 @@ def dataset(
     except ValueError as error:
         raise InputError(f"The variables do not fit together: {error}. Give every dimension one length.") from error
     for name in map(str, ds.variables):
-        about = (
-            VARIABLES[name].long_name if name in VARIABLES else {**RESERVED_DIMENSIONS, **COORDINATES}.get(str(name))
-        )
+        about = known[name].long_name if name in known else {**RESERVED_DIMENSIONS, **COORDINATES}.get(str(name))
         if about is not None:
             ds[name].attrs["long_name"] = about
     stamp = {**schema_stamp(problem, method), "reference": reference}
+    if declared:
+        stamp["declared"] = json.dumps({name: [list(one.dims), one.long_name] for name, one in declared.items()})
     taken = sorted(set(stamp) & set(attrs or {}))
     if taken:
         raise InputError(f"attrs may not set {', '.join(taken)}: the schema stamps these itself. Use other names.")
@@ -269,8 +274,9 @@ def validate(ds: "xr.Dataset") -> None:
             f"The Dataset has schema version {ds.attrs['schema_version']}; this limitlab reads "
             f"version {SCHEMA_VERSION}. Make it again, or use the limitlab that made it."
         )
+    known = _known(ds)
     for name, variable in ds.data_vars.items():
-        _check_variable(str(name), tuple(map(str, variable.dims)), swept="verb" in ds.attrs)
+        _check_variable(str(name), tuple(map(str, variable.dims)), known, swept="verb" in ds.attrs)
     for dim in ds.dims:
         if dim not in ds.coords:
             raise InputError(f"The dimension {dim!r} has no coordinate. Give its labels in coords.")
@@ -280,20 +286,34 @@ def validate(ds: "xr.Dataset") -> None:
     _check_status(ds)
 
 
-def _check_variable(name: str, dims: tuple[str, ...], swept: bool) -> None:
+def _known(ds: "xr.Dataset") -> dict[str, Variable]:
+    """The variables of the schema and those that the maker of a result declared."""
+    try:
+        declared = json.loads(ds.attrs.get("declared", "{}"))
+        return {
+            **VARIABLES,
+            **{str(name): Variable(tuple(dims), str(words)) for name, (dims, words) in declared.items()},
+        }
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"The attribute declared must be a table of name: [dimensions, words]; got {ds.attrs['declared']!r:.200}."
+        ) from error
+
+
+def _check_variable(name: str, dims: tuple[str, ...], variables: Mapping[str, Variable], swept: bool) -> None:
     """Names and axes are those of the schema; a sweep and its points have whatever their verb gave."""
     if swept:
         return
     swept_only = dims and not set(dims) & set(RESERVED_DIMENSIONS)
-    if name not in VARIABLES and not swept_only:
-        known = tuple(VARIABLES)
+    if name not in variables and not swept_only:
+        known = tuple(variables)
         raise InputError(
             f"{name!r} is not a variable of the schema; these are: {', '.join(known)}.{_near(name, known)}"
         )
     for dim in dims:
         if dim in RESERVED_DIMENSIONS:
-            if dim not in VARIABLES[name].dims:
-                raise InputError(f"{name} may not have the dimension {dim!r}; it may have {VARIABLES[name].dims}.")
+            if dim not in variables[name].dims:
+                raise InputError(f"{name} may not have the dimension {dim!r}; it may have {variables[name].dims}.")
         elif not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", dim) or _near(dim, tuple(RESERVED_DIMENSIONS)):
             raise InputError(
                 f"{dim!r} of {name} is neither a reserved dimension ({', '.join(RESERVED_DIMENSIONS)}) nor "

@@ -143,14 +143,14 @@ def staircase(
     >>> staircase("z1 + z1*z2 + z3*z4").leap
     2
     """
-    if isinstance(inputs, Gaussian):
+    if inputs is not None and inputs.normal:
         if isinstance(target, Mapping):
             return hermite_leap(target)
         raise InputError(
             f"staircase with Gaussian inputs needs Hermite coefficients; got {target!r}, where z^2 = 1 was used. "
             "Give a table of multi-indices such as {(2, 0): 1.0, (1, 1): 0.5}."
         )
-    if not (inputs is None or isinstance(inputs, Hypercube)):
+    if not (inputs is None or inputs.signs):
         raise InputError(f"staircase.inputs must be Hypercube() or Gaussian(); got {inputs!r}.")
     if isinstance(target, str):
         target = SparseTarget(target)
