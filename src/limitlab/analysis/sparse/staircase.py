@@ -20,6 +20,7 @@ from limitlab.analysis.sparse.words import summary
 from limitlab.errors import InputError
 from limitlab.numerics.cube import cube_points
 from limitlab.numerics.sets import absorb
+from limitlab.problems.asked import Asked
 from limitlab.problems.inputs import AbstractInputs, Gaussian, Hypercube
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.symmetry import SymmetryGroup, symmetry_group
@@ -156,9 +157,9 @@ def staircase(
         target = SparseTarget(target)
     elif isinstance(target, Mapping):
         target = SparseTarget.from_fourier(target)
-    elif not isinstance(target, SparseTarget):
-        raise InputError(f'staircase needs a SparseTarget or a text such as "z1 + z1*z2"; got {target!r}.')
-    return _staircase(target)
+    asked = Asked("staircase", InputError)
+    needed = 'a SparseTarget or a text such as "z1 + z1*z2"'
+    return _staircase(asked.part(target, SparseTarget, needed, "Give one of them.", repr(target)))
 
 
 def _staircase(target: SparseTarget) -> Staircase:

@@ -81,7 +81,7 @@ class DimensionFree(AbstractLimit):
         note = warn_unreachable(setting)
 
         def path(level: int) -> tuple[Path, bool]:
-            nodes = start_nodes(setting.neurons, setting.teacher.latent, level)
+            nodes = start_nodes(setting, level)
             run = solve_path(setting, times, nodes, rtol=self.rtol, corrected=self.corrected)
             return run, nodes.exact
 

@@ -39,10 +39,10 @@ def solve_sparse(setting: SparseOnePass, times: np.ndarray, plan: SparsePlan) ->
         return solve_path(setting, times, nodes, rtol=rtol, symmetric=False), False
 
     def path(level: int) -> tuple[Path, bool]:
-        return run_from(latent_nodes(neurons, P, d, ORDERS[LEVELS.index(level)], level, None, plan.seed))
+        return run_from(latent_nodes(setting, d, ORDERS[LEVELS.index(level)], level, None, plan.seed))
 
     def drawn(seed: int) -> tuple[Path, bool]:
-        return run_from(latent_nodes(neurons, P, d, 0, 0, plan.particles or SOBOL, seed))
+        return run_from(latent_nodes(setting, d, 0, 0, plan.particles or SOBOL, seed))
 
     sizes = [
         (o - 2) * len(second_layer_nodes(neurons, level)[0]) * o**P for level, o in zip(LEVELS, ORDERS, strict=True)

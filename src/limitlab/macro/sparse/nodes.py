@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.numerics.gauss.rules import chi_square_rule, hermite, panel_nodes, sobol_points
 from limitlab.problems.starts.neurons import Neurons
 
@@ -49,18 +50,20 @@ def second_layer_nodes(neurons: Neurons, level: int) -> tuple[np.ndarray, np.nda
     return a, w / w.sum(), True, False
 
 
-def start_nodes(neurons: Neurons, P: int, level: int) -> Nodes:
+def start_nodes(setting: SparseOnePass, level: int) -> Nodes:
     """Infinite dimension: u = 0 and s = scale."""
+    neurons, P = setting.neurons, setting.teacher.latent
     a, weights, even, exact = second_layer_nodes(neurons, level)
     return Nodes(a, np.zeros((len(a), P)), np.full(len(a), float(neurons.scale)), weights, even, exact)
 
 
-def latent_nodes(neurons: Neurons, P: int, d: int, order: int, level: int, particles: int | None, seed: int) -> Nodes:
+def latent_nodes(setting: SparseOnePass, d: int, order: int, level: int, particles: int | None, seed: int) -> Nodes:
     r"""Dimension d: :math:`u \sim N(0, \kappa^2 I_P/d)`, :math:`s^2 = \kappa^2\chi^2_{d-P}/d`.
 
     A product of Gauss rules (``order`` nodes in each latent direction, ``order - 2`` in s), or ``particles`` scrambled
     Sobol points in all coordinates, each with its mirror image in u.
     """
+    neurons, P = setting.neurons, setting.teacher.latent
     if particles is not None:
         return _sobol(neurons, P, d, particles, seed)
     a, weights, even, _ = second_layer_nodes(neurons, level)
