@@ -28,7 +28,7 @@ def random_nodes(problem, seed: int) -> Nodes:
 
 def main() -> None:
     table = Table()
-    problem = merged_staircase()
+    problem = ll.DimensionFree().parsed(merged_staircase())
     fine = coefficients(problem, start_nodes(problem, 16))
 
     def ours():
@@ -51,7 +51,7 @@ def main() -> None:
     table.add("   largest error: nodes, particles", f"{gaps[0]:.1e}, {gaps[1]:.1e}", "nodes better", gaps[0] < gaps[1])
     for P in (2, 4, 6, 8, 10):
         terms = " + ".join("*".join(f"z{i}" for i in range(1, k + 1)) for k in range(1, P + 1))
-        one = merged_staircase(terms)
+        one = ll.DimensionFree().parsed(merged_staircase(terms))
         nodes = start_nodes(one, 4)
         took = best(lambda one=one, nodes=nodes: solve_path(one, TIMES[:1], nodes, rtol=1e-6), repeats=2)
         table.add(f"   seconds to t = 2, tanh, 96 nodes, P = {P}", f"{took:.3f}")
@@ -65,6 +65,7 @@ def main() -> None:
         start=ll.RandomStart(second_layer="uniform"),
         algorithm=ll.OnlineSGD(learning_rate=1.0),
     )
+    wide = ll.DimensionFree().parsed(wide)
     began = time.perf_counter()
     solve_path(wide, np.array([0.5]), start_nodes(wide, 4), rtol=1e-5)
     took = time.perf_counter() - began

@@ -10,7 +10,7 @@ from timing import Table, best, together
 
 import limitlab as ll
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull
-from limitlab.macro.mixtures.start import Cloud
+from limitlab.macro.mixtures.start import Units
 
 D, PARTICLES, SAMPLES = 40, 1000, 16384
 
@@ -32,7 +32,7 @@ def bare_products(z, theta):
 
 
 @eqx.filter_jit
-def gradient(field: SampleField, cloud: Cloud) -> Cloud:
+def gradient(field: SampleField, cloud: Units) -> Units:
     return sample_pull(field, cloud)
 
 
@@ -51,9 +51,9 @@ def main() -> None:
         slow >= 50 * fast,
     )
     table.add("   seconds: particles, RadialFlow (96 nodes at most)", f"{slow:.1f}, {fast:.3f}")
-    field = sample_field(learner, D, SAMPLES, jax.random.key(0))
+    field = sample_field(full.parsed(learner).one_pass, D, SAMPLES, jax.random.key(0))
     theta = 0.8 / np.sqrt(D) * jax.random.normal(jax.random.key(1), (1, PARTICLES, D))
-    cloud = Cloud(jnp.ones((1, PARTICLES)), jnp.zeros((1, PARTICLES)), theta)
+    cloud = Units(jnp.ones((1, PARTICLES)), jnp.zeros((1, PARTICLES)), theta)
     rows, pieces = jnp.concatenate([theta[0], jnp.zeros((PARTICLES, 1))], axis=1), field.pieces(PARTICLES)[0]
     ours, bare = together(lambda: gradient(field, cloud), lambda: bare_products(pieces, rows), repeats=9)
     table.add(

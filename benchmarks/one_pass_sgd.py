@@ -14,7 +14,7 @@ from limitlab.micro.steps import Run, overlaps_step, weights_step
 from timing import Table, best, together
 
 import limitlab as ll
-from limitlab.macro.overlaps.overlap_ode import _flow, drift
+from limitlab.macro.overlaps.drift import drift, flow
 from limitlab.numerics.ode.integrate import _solve
 from limitlab.numerics.trees import as_arrays
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, limit_overlaps, realise
@@ -43,7 +43,7 @@ def ode_against_euler(table: Table) -> None:
 
     def adaptive():
         return _solve(
-            _flow, start, 0.0, jnp.asarray([100.0]), (live, sums, jnp.ones(4)), 1e-8, 1e-9, 1e8, "explicit", 4000
+            flow, start, 0.0, jnp.asarray([100.0]), (live, sums, jnp.ones(4)), 1e-8, 1e-9, 1e8, "explicit", 4000
         )
 
     slow, fast = together(lambda: euler(start), adaptive)

@@ -3,6 +3,8 @@
 import numpy as np
 
 import limitlab as ll
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.problems.asked import Asked
 
 
 def committee(
@@ -89,3 +91,13 @@ def radial(delta=0.5, scale=0.8, knots=KNOTS, activation=None, student=(), rule=
         start=ll.RandomStart(scale=scale, **dict(start)),
         algorithm=ll.OnlineSGD(**{"learning_rate": 1.0, **dict(rule)}),
     )
+
+
+def parsed(problem, limit=None):
+    """The problem as a limit sees it; `OverlapODE` unless told otherwise."""
+    return (ll.OverlapODE() if limit is None else limit).parsed(problem)
+
+
+def labelled(problem):
+    """One-pass SGD on labelled inputs, as all its limits see it."""
+    return LabelledOnePass.of(problem, Asked("the test"))

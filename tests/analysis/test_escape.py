@@ -20,7 +20,7 @@ from limitlab.analysis.exits.exit_time import (
     overparametrisation_gain,
 )
 from limitlab.analysis.exits.formulas import Plateau, plateau_of
-from limitlab.macro.overlaps.overlap_ode import drift
+from limitlab.macro.overlaps.drift import drift
 from limitlab.results.schema import dataset
 from limitlab.states.overlaps import Overlaps, error_sum
 

@@ -10,7 +10,7 @@ import pytest
 import limitlab as ll
 from cases import committee
 from limitlab.analysis.regime import REGIONS, regime, regime_diagram, regime_of
-from limitlab.macro.overlaps.overlap_ode import drift
+from limitlab.macro.overlaps.drift import drift
 from limitlab.states.overlaps import Overlaps, error_coefficients, error_sum
 
 

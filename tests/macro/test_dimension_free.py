@@ -126,8 +126,9 @@ ACTIVATIONS = [
 
 
 def cloud(problem, level=1):
-    nodes = start_nodes(problem, level)
-    flow = make_flow(problem, nodes.weights, even=nodes.even, widest=2.0)
+    setting = ll.DimensionFree().parsed(problem)
+    nodes = start_nodes(setting, level)
+    flow = make_flow(setting, nodes.weights, even=nodes.even, widest=2.0)
     # The cloud below has none of the symmetries of the start, so nothing is projected.
     P = problem.teacher.latent
     flow = dataclasses.replace(flow, projector=jnp.eye(P), allowed=jnp.ones(2**P))
@@ -193,7 +194,7 @@ def test_homogeneous_activations_conserve(activation, k):
         kept = (k * ds.a**2 - (ds.u**2).sum("latent") - ds.s**2).values
         return np.max(np.abs(kept - kept[0])[:, np.abs(ds.a.values[0]) > 0.2])
 
-    start = start_nodes(problem("z1 + z1*z2", activation), 2)
+    start = start_nodes(ll.DimensionFree().parsed(problem("z1 + z1*z2", activation)), 2)
     kept = (k * ds.a**2 - (ds.u**2).sum("latent") - ds.s**2).values
     np.testing.assert_allclose(kept, np.broadcast_to(k * start.a**2 - 1.0, kept.shape), atol=1e-8)
     assert drifted(shifted) > 1e-3  # the control: no law for a shifted activation

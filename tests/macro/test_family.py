@@ -67,13 +67,13 @@ CASES = {
 def test_a_family_is_what_its_members_are_alone(name):
     problems, rtol = CASES[name]
     limit = ll.OverlapODE()
-    check_equal(limit.family(problems, TIMES), problems, limit, TIMES, rtol, which=(0, 5))
+    check_equal(limit.many(problems, TIMES), problems, limit, TIMES, rtol, which=(0, 5))
 
 
 @pytest.mark.parametrize("times", [[0.0], [0.7]])
 def test_any_times(times):
     problems, limit = spread(p=2, k=1), ll.OverlapODE()
-    check_equal(limit.family(problems, times), problems, limit, np.asarray(times), which=(3,))
+    check_equal(limit.many(problems, times), problems, limit, np.asarray(times), which=(3,))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_member_depends_neither_on_the_others_nor_on_its_place(activation, p, 
     rounds = [list(range(8)), *(rng.choice(16, 8).tolist() for _ in range(3)), [*rng.permutation(16)[:7].tolist(), -1]]
     for members in rounds:
         here = [wild if n < 0 else problems[n] for n in members]
-        for n, point in zip(members, limit.family(here, times), strict=True):
+        for n, point in zip(members, limit.many(here, times), strict=True):
             for name, (_, values) in point.variables.items():
                 first = seen.setdefault((n, name), values)
                 assert np.array_equal(first, values, equal_nan=values.dtype.kind == "f"), (n, name)
@@ -111,7 +111,7 @@ def test_a_member_that_diverges_says_so_and_leaves_the_others_alone():
     start = ll.InformedStart(overlap=0.3)
     problems = spread(student="square", teacher="square", p=2, k=1, start=start, learning_rate=0.02)
     problems[2] = dataclasses.replace(problems[2], algorithm=ll.OnlineSGD(learning_rate=30.0))
-    points = limit.family(problems, TIMES)
+    points = limit.many(problems, TIMES)
     assert [str(x.variables["status"][1]) for x in points] == ["ok", "ok", "diverged", *["ok"] * 5]
     assert 0 < float(points[2].variables["end_time"][1]) < TIMES[-1]
     assert np.isnan(points[2].variables["risk"][1][-1])
@@ -126,14 +126,14 @@ def test_a_member_with_many_steps_goes_on_alone_and_with_the_implicit_method_if_
     limit, times = ll.OverlapODE(rtol=1e-6), np.array([0.5, 1.0, 60.0, 4000.0])
     problems = spread(student="linear", teacher="linear", p=1, k=1, variance=0.0)
     problems[5] = dataclasses.replace(problems[5], start=ll.InformedStart(overlap=1.0))  # has learned, does not move
-    points = limit.family(problems, times)
+    points = limit.many(problems, times)
     assert [x.attrs["solver"] for x in points] == ["explicit then implicit" if n != 5 else "explicit" for n in range(8)]
     assert all(str(x.variables["status"][1]) == "ok" for x in points)
     for n in (0, 5):
         single = ll.predict(problems[n], limit, times)
         assert single.attrs["solver"] == points[n].attrs["solver"]
         np.testing.assert_allclose(points[n].variables["M"][1], single.M.values, rtol=1e-5)
-    again = limit.family(problems[::-1], times)[::-1]
+    again = limit.many(problems[::-1], times)[::-1]
     for one, two in zip(points, again, strict=True):
         assert np.array_equal(one.variables["M"][1], two.variables["M"][1])
 
@@ -146,40 +146,53 @@ def test_different_structures_are_refused():
         "activation": spread(1, student="relu", p=2, k=1)[0],
         "static field": spread(1, p=2, k=1, batch_size=2)[0],
         "kind of start": spread(1, p=2, k=1, start=ll.RandomStart())[0],
-        "equal units": spread(1, p=2, k=1, start=ll.InformedStart(overlap=1.0))[0],
         "weights given": spread(1, p=2, k=1, output_weights=[1.0, 1.0])[0],
     }
-    assert len({limit.family_key(q) for q in one}) == 1
-    keys = {name: limit.family_key(q) for name, q in others.items()}
+    assert len({limit.kin(q) for q in one}) == 1
+    keys = {name: limit.kin(q) for name, q in others.items()}
     assert None not in keys.values()
-    assert len({limit.family_key(one[0]), *keys.values()}) == len(keys) + 1
+    assert len({limit.kin(one[0]), *keys.values()}) == len(keys) + 1
     for other in others.values():
         with pytest.raises(ll.errors.InputError, match="numbers only"):
-            limit.family([*one[:7], other], TIMES)
+            limit.many([*one[:7], other], TIMES)
 
 
 def test_what_cannot_be_in_a_family_has_no_key():
     problem = committee()
-    assert ll.OverlapODE(d=100).family_key(problem) is None
-    assert ll.OverlapODE(solver="implicit").family_key(problem) is None
+    assert ll.OverlapODE(d=100).kin(problem) is None
+    assert ll.OverlapODE(solver="implicit").kin(problem) is None
     limit = ll.OverlapODE()
-    assert limit.family_key(committee(weight_decay=0.1)) is None
-    assert limit.family_key(committee(start=ll.RandomStart(second_layer="gaussian"))) is None
-    assert limit.family_key(ll.Problem(teacher=ll.SingleIndex(prior=ll.GaussianPrior()))) is None
+    assert limit.kin(committee(weight_decay=0.1)) is None
+    assert limit.kin(committee(start=ll.RandomStart(second_layer="gaussian"))) is None
+    assert limit.kin(ll.Problem(teacher=ll.SingleIndex(prior=ll.GaussianPrior()))) is None
+    with pytest.raises(ll.errors.LimitUndefinedError, match="weight decay"):
+        limit.many([committee(weight_decay=0.1)] * 8, TIMES)
     with pytest.raises(ll.errors.InputError, match="numbers only"):
-        limit.family([committee(weight_decay=0.1)] * 8, TIMES)
+        limit.many([*[committee()] * 7, committee(weight_decay=0.1)], TIMES)
+
+
+def test_members_whose_units_start_alike_are_what_they_are_among_themselves():
+    """Two units that are one and two that are not share a call, and neither sees the other, to the last bit."""
+    limit = ll.OverlapODE()
+    apart = spread(8, p=2, k=1, start=ll.InformedStart(overlap=0.4))
+    alike = spread(8, p=2, k=1, start=ll.InformedStart(overlap=1.0))
+    mixed = limit.many([*apart[:5], *alike[5:]], TIMES[:5])
+    for n, point in enumerate(mixed):
+        own = limit.many(apart if n < 5 else alike, TIMES[:5])[n]
+        for name, (_, values) in point.variables.items():
+            np.testing.assert_array_equal(values, own.variables[name][1])
 
 
 def test_a_limit_that_is_not_defined_is_refused_for_all():
     problems = [committee(learning_rate=0.1 * n, student="sign") for n in range(1, 9)]
     with pytest.raises(ll.errors.LimitUndefinedError, match="gradient"):
-        ll.OverlapODE().family(problems, TIMES)
+        ll.OverlapODE().many(problems, TIMES)
 
 
 def test_a_poor_quadrature_is_said_once():
     problems = spread(student="piecewise((-1, -1), (1, 1))", p=1, k=1, start=ll.InformedStart(overlap=0.4))
     with pytest.warns(ll.errors.AccuracyWarning, match="estimated error") as said:
-        points = ll.OverlapODE(rtol=1e-5).family(problems, [0.1])
+        points = ll.OverlapODE(rtol=1e-5).many(problems, [0.1])
     assert len(said) == 1
     assert points[0].attrs["quadrature_error"] > 1e-5
 

@@ -13,7 +13,7 @@ from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.committees import particles
 from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
 from limitlab.macro.committees.particles import Cloud, cloud_risk, drift, interaction
-from limitlab.macro.overlaps import overlap_ode
+from limitlab.macro.overlaps.drift import drift as overlap_drift
 from limitlab.macro.overlaps.overlap_ode import OverlapODE
 from limitlab.numerics.gauss.rules import gegenbauer_rule
 from limitlab.numerics.linalg import pseudo_inverse
@@ -58,7 +58,7 @@ def overlaps_of(cloud: Cloud, gram, Xi) -> Overlaps:
 
 def exact_drift(problem, sums, overlaps: Overlaps) -> Cloud:
     """The motion of (m, q, a) by OverlapODE: q is the diagonal of Q - M P^-1 M^T."""
-    move = overlap_ode.drift(problem, sums, overlaps)
+    move = overlap_drift(problem, sums, overlaps)
     inner = jnp.einsum("ir,rs,is->i", move.M, pseudo_inverse(overlaps.P), overlaps.M)
     return Cloud(move.M, jnp.diagonal(move.Q) - 2 * inner, move.a)
 

@@ -11,13 +11,13 @@ from scipy import stats
 from scipy.integrate import quad
 
 import limitlab as ll
-from cases import MMN, mixture
+from cases import MMN, labelled, mixture
 from limitlab.macro.mixtures.closed import _field, closed_pull, closed_risk
 from limitlab.macro.mixtures.clouds import Plan, _kicked_steps, _make_flow, drift
-from limitlab.macro.mixtures.law import make_law
+from limitlab.macro.mixtures.law import make_data
 from limitlab.macro.mixtures.particles import follow, start_units
 from limitlab.macro.mixtures.samples import sample_field, sample_pull
-from limitlab.macro.mixtures.start import Cloud, draw_clouds
+from limitlab.macro.mixtures.start import Units, draw_clouds
 from limitlab.numerics.gauss.orthant import orthant
 from limitlab.problems.activations import activation
 
@@ -77,7 +77,7 @@ def test_closed_gradients_are_automatic_derivatives(name):
     """Units 0 and 1 see each other only: twice the energy of both is what the flow descends, without own terms."""
     rng = np.random.default_rng(0)
     a, b, theta = rng.normal(size=2), 0.3 * rng.normal(size=2), rng.normal(size=(2, 2))
-    pair = Cloud(*map(jnp.asarray, (a, b, theta)))
+    pair = Units(*map(jnp.asarray, (a, b, theta)))
 
     def meeting(cloud):  # E y^2/2 + mean V + U_01/2: the energy without its diagonal
         a = cloud.a * jnp.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]])  # both, and each alone
@@ -95,7 +95,7 @@ def test_closed_gradients_are_automatic_derivatives(name):
 
 def test_mirrored_units_stand_for_two():
     problem = mixture(student={"second_layer": "trained", "bias": "trained"}, start={"bias_scale": 0.4})
-    one, two = (jax.tree.map(lambda x: x[0], draw_clouds(problem, 4, 5, images, seed=1)) for images in (1, 2))
+    one, two = (jax.tree.map(lambda x: x[0], draw_clouds(labelled(problem), 4, 5, images, seed=1)) for images in (1, 2))
     variances = jnp.asarray(np.outer([1.5**2, 0.25], np.ones(4)))
     folded, full = (_field(activation(MMN), variances, mirrored, True) for mirrored in (True, False))
     for x, y in zip(PULL(folded, one), PULL(full, two), strict=True):
@@ -106,13 +106,14 @@ def test_mirrored_units_stand_for_two():
 def test_samples_give_the_closed_gradient(inputs):
     """Within the scatter over sample sets; a clock wrong by two is noticed."""
     problem = mixture(inputs=inputs, student={"second_layer": "trained", "bias": "trained"}, start={"bias_scale": 0.3})
-    clouds = draw_clouds(problem, 4, 6, 2, seed=0)
+    setting = labelled(problem)
+    clouds = draw_clouds(setting, 4, 6, 2, seed=0)
     cloud = jax.tree.map(lambda x: x[0], clouds)
-    flow, _ = _make_flow(problem, Plan(4, 24, "closed", 1, None, 0.1, 0), True, 2)
+    flow, _ = _make_flow(setting, Plan(4, 24, "closed", 1, None, 0.1, 0), inputs.widths(), 2)
     exact = PULL(jax.tree.map(lambda x: x[0], flow.fields), cloud)
     pull = jax.jit(sample_pull)
     keys = jax.random.split(jax.random.key(0), 12)
-    drawn = [pull(sample_field(problem, 4, 8192, key), cloud) for key in keys]
+    drawn = [pull(sample_field(setting, 4, 8192, key), cloud) for key in keys]
     for parts in zip(exact, *drawn, strict=True):
         x, seen = np.asarray(parts[0]), np.stack(parts[1:])
         error = seen.std(axis=0, ddof=1) / np.sqrt(12) + 1e-12
@@ -126,8 +127,9 @@ def clouds():
     """Six seeds of 80 units without noise, and the radial flow of the same problem."""
     problem = mixture()
     runs = [ll.predict(problem, ll.MeanField(d=D, particles=80, seed=seed), TIMES) for seed in range(6)]
-    units, weights, _ = start_units(problem, D, 8)
-    return problem, runs, follow(problem, D, TIMES, units, weights, 1e-9)
+    setting = ll.RadialFlow(d=D).parsed(problem)
+    units, weights, _ = start_units(setting, D, 8)
+    return setting, runs, follow(setting, D, TIMES, units, weights, 1e-9)
 
 
 def z_score(values, exact):
@@ -182,8 +184,9 @@ def test_schedule_is_a_change_of_clock(clouds):
 def test_noise_is_that_of_a_brownian_motion():
     """One Euler step: the drift, and kicks of variance 2 T h on what is trained."""
     problem = mixture(temperature=0.2, start={"second_layer": "rademacher"})
-    clouds = draw_clouds(problem, D, 100, 2, seed=0)
-    flow, _ = _make_flow(problem, Plan(D, 400, "samples", 512, None, 0.01, 0), False, 2)
+    setting = labelled(problem)
+    clouds = draw_clouds(setting, D, 100, 2, seed=0)
+    flow, _ = _make_flow(setting, Plan(D, 400, "samples", 512, None, 0.01, 0), None, 2)
     after = _kicked_steps(flow, clouds, jnp.asarray(0.01), jnp.asarray(0), jnp.asarray(1), jax.random.key(1))
     kick = np.asarray(after.theta - clouds.theta - 0.01 * drift(clouds, flow).theta).ravel() / np.sqrt(2 * 0.2 * 0.01)
     assert stats.kstest(kick, "norm").pvalue > 1e-4
@@ -230,11 +233,12 @@ def test_wide_sgd_is_within_its_error_of_the_radial_flow():
     d, p, times = 40, 800, np.array([0.05, 0.2])
     problem = mixture(p=p, learning_rate=2e-5 * p * d, batch_size=8)
     sim = ll.simulate(problem, d=d, times=times, replicas=16, seed=0)
-    units, weights, _ = start_units(problem, d, 8)
-    exact = follow(problem, d, times, units, weights, 1e-9)
+    setting = ll.RadialFlow(d=d).parsed(problem)
+    units, weights, _ = start_units(setting, d, 8)
+    exact = follow(setting, d, times, units, weights, 1e-9)
     norms = sim.r.mean("student").values.T
     assert np.max(np.abs(z_score(norms, exact.units.r[:, :, 0] @ weights))) < 4
-    law = make_law(problem, d)
+    law = make_data(setting, d)
     G, w = np.polynomial.hermite_e.hermegauss(200)
     fields = np.array([1.5, 0.5])[:, None, None, None] * exact.units.r * G  # (class, time, node, G)
     own = (np.interp(fields, [0.5, 1.5], [-2.5, 7.5]) ** 2 @ (w / w.sum()) @ weights).mean(axis=0)

@@ -8,7 +8,7 @@ import pytest
 import limitlab as ll
 from cases import committee
 from independent import erf_moments, solve, two_field_moments
-from limitlab.macro.overlaps.overlap_ode import drift
+from limitlab.macro.overlaps.drift import drift
 from limitlab.states.overlaps import Overlaps, error_sum, limit_overlaps
 
 

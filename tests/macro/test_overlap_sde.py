@@ -10,8 +10,9 @@ import pytest
 from limitlab.micro.steps import Run, overlaps_step
 
 import limitlab as ll
-from cases import committee
+from cases import committee, parsed
 from limitlab.macro.overlaps import overlap_sde
+from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.finite_size import finite_size_drift
 from limitlab.macro.overlaps.increments import (
     coordinates,
@@ -22,7 +23,6 @@ from limitlab.macro.overlaps.increments import (
     sample_rule,
     unflatten,
 )
-from limitlab.macro.overlaps.overlap_ode import drift
 from limitlab.macro.overlaps.overlap_sde import OverlapSDE, draw, feasible, noise
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.trees import as_arrays
@@ -200,7 +200,7 @@ def test_one_step_of_sgd_has_this_covariance(case):
     d, problem = 10**6, linear(1.0, 2) if case == "batch" else erf(spherical=True)
     batch = problem.algorithm.batch_size
     _, cov = at_start(problem)
-    scale = float(noise_variance(problem, d)) / problem.algorithm.clock(problem, d)
+    scale = float(noise_variance(parsed(problem), d)) / problem.algorithm.clock(problem, d)
     assert scale == pytest.approx(1 / batch)
     b, moves = mean_increment(problem), exact_steps(problem, d)
     z_mean, z_cov = moment_scores(moves, b, cov * scale)
@@ -215,7 +215,7 @@ def test_finite_size_drift_is_the_mean_of_a_step_at_small_d(case):
     d, problem = 100, linear(4.0, 2)
     if case == "norm":
         d, problem = 20, committee("square", "square", 2, 1, 0.3, 0.2, SKEW)
-    start, sums, live = limit_overlaps(problem), error_sum(problem), as_arrays(problem)
+    start, sums, live = limit_overlaps(problem), error_sum(problem), as_arrays(parsed(problem))
     delta = problem.algorithm.clock(problem, d)
     s, z, _ = draw(start, jax.random.key(7), 200_000)
     b = slope(live, sums, start)

@@ -10,11 +10,11 @@ from scipy import stats
 
 import limitlab as ll
 import stepping
-from cases import mixture
+from cases import labelled, mixture
 from limitlab.algorithms.one_pass import views
 from limitlab.algorithms.one_pass.base import begin
 from limitlab.macro.mixtures.closed import closed_field, closed_risk
-from limitlab.macro.mixtures.start import Cloud
+from limitlab.macro.mixtures.start import Units
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.problems.base import Points
 from limitlab.problems.networks import Network
@@ -68,13 +68,15 @@ def test_one_step_is_the_formula():
 
 def risk_of(problem, net):
     """R_N in closed form, differentiable by finite differences."""
-    field = dataclasses.replace(closed_field(problem, D, mirrored=False), values=True)
+    field = dataclasses.replace(
+        closed_field(labelled(problem), problem.inputs.widths(), D, mirrored=False), values=True
+    )
     return _two_copies(field, net)
 
 
 @jax.jit
 def _two_copies(field, net):
-    half = Cloud(net.a[None], net.b[None], (net.rows / jnp.sqrt(float(D)))[None])
+    half = Units(net.a[None], net.b[None], (net.rows / jnp.sqrt(float(D)))[None])
     return closed_risk(field, jax.tree.map(lambda x: jnp.stack([x, x]), half))
 
 

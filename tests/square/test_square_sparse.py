@@ -60,8 +60,9 @@ def test_a_wrong_clock_and_frozen_widths_are_seen():
         moved = sparse_flow.drift(x, args)
         return moved._replace(r=jnp.zeros_like(moved.r))
 
-    nodes = start_nodes(problem, 4)
-    made = sparse_flow.make_flow(problem, nodes.weights, even=True, widest=1.0)
+    setting = ll.DimensionFree().parsed(problem)
+    nodes = start_nodes(setting, 4)
+    made = sparse_flow.make_flow(setting, nodes.weights, even=True, widest=1.0)
     start = sparse_flow.Particles(*map(jnp.asarray, (nodes.a, nodes.u, np.log(nodes.s))))
     run = sparse_solve.integrate(frozen, start, TIMES, made, rtol=1e-8, solver="explicit")
     f = sparse_solve._outputs(made, *map(jnp.asarray, (run.values.a, run.values.u, np.exp(run.values.r))))

@@ -162,11 +162,10 @@ def sample_complexity_class(target: "int | str | Activation | Callable") -> Samp
     target
         An information exponent, or an activation whose exponent is then computed.
     """
-    whole = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
-    if whole:
-        exponent = check_integer("sample_complexity_class", "exponent", target, low=1, remedy="Exponents start at 1.")
+    if isinstance(target, str) or callable(target):
+        exponent = information_exponent(target)
     else:
-        exponent = information_exponent(target)  # type: ignore[arg-type]
+        exponent = check_integer("sample_complexity_class", "exponent", target, low=1, remedy="Exponents start at 1.")
     power, logs = max(exponent - 1, 1), int(exponent == 2)
     order = {1: "O(d)", 2: "O(d log d)"}.get(exponent, f"O(d^{power}) up to logarithms")
     reason = {

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import numpy as np
 
-from limitlab.algorithms.requirements import check_one_pass_committee
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.numerics.checks import check_number
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -159,11 +160,11 @@ def regime_of(problem: Problem, d: float) -> ProblemRegime:
     when HighDimMeanField is as good; above sqrt(gamma/(p d)) = 1/2 no equation describes a single run. These
     lines are conventions: the numbers are what counts.
     """
-    check_one_pass_committee("regime_of", problem)
+    setting = CommitteeOnePass.of(problem, Asked("regime_of"))
     d = check_number("regime_of", "d", d, low=1, remedy="It is the input dimension.")
-    p, rule = problem.student.width, problem.algorithm  # type: ignore[union-attr]
-    variance = float(rule.learning_rate) / (p * rule.batch_size)  # type: ignore[union-attr]
-    noise = variance * float(problem.channel.variance)  # type: ignore[attr-defined]
+    p, rule = setting.student.width, setting.algorithm
+    variance = float(rule.learning_rate) / (p * rule.batch_size)
+    noise = variance * float(setting.channel.variance)
     # For gamma/p > 1 the jumps of Q, (gamma/p)^2/d, outweigh those of the drift.
     fluctuation = math.sqrt(variance / d) * max(1.0, math.sqrt(variance))
     if fluctuation > 0.5:

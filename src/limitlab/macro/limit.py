@@ -1,11 +1,15 @@
 """What a limit is."""
 
 from abc import abstractmethod
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.results.points import Point
+from limitlab.results.schema import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -16,32 +20,68 @@ __all__ = ["AbstractLimit"]
 class AbstractLimit(eqx.Module):
     """A limit in which the problem has an exact law.
 
+    A limit of a user's own has `check` and `solve(problem, times)`, which fills a Dataset by
+    `limitlab.results.schema.dataset`. Ours have `setting` in place of `check`: it turns the problem into an object
+    whose parts are there and have their types, and `solve` gets that.
+
     Class attributes
     ----------------
     reference
         A key of ``references.bib``.
     rate
         Declared finite-size exponents: ``{"d": -0.5}`` says that a single run differs from the limit by O(d^-1/2).
-    in_time
-        False if the limit has no time axis (a fixed point, or iterations of its own): then times are not asked for.
-    curve
-        Optional: ``curve(problem, alphas)``, the results at many sample ratios in one go; `sweep` uses it.
-    family, family_key
-        Optional: ``family(problems, times)``, the results (a list of `limitlab.results.points.Point`) of several
-        problems that differ in numbers only, in one compiled call. None may depend, to the last bit, on which other
-        problems share the call or in which order, as long as their number is the same (a power of two, at least 8).
-        ``family_key(problem)`` is equal for problems that may share a call, and None for one that has to be solved
-        alone; it is cheap. `sweep` uses both.
+    axis
+        Along what the result is reported: "time", "iteration", or "" for a fixed point. Times are asked for if it is
+        "time".
+    variables
+        Order parameters that no other result has: name -> `Variable` (dimensions, words). `solve` hands them to
+        `dataset` as ``declared=self.variables``.
     """
 
     reference: ClassVar[str]
     rate: ClassVar[dict[str, float]]
-    in_time: ClassVar[bool] = True
+    axis: ClassVar[str] = "time"
+    variables: ClassVar[dict[str, Variable]] = {}
 
-    @abstractmethod
+    @property
+    def in_time(self) -> bool:
+        """Whether times are asked for."""
+        return self.axis == "time"
+
+    def setting(self, problem: Problem, asked: Asked) -> Any:
+        """The problem as `solve` wants it: every part there, with its type; or a refusal in words."""
+        return problem
+
     def check(self, problem: Problem) -> None:
         """Raise `LimitUndefinedError` (needed, got, try instead) unless the limit is defined for the problem."""
+        self.setting(problem, Asked(type(self).__name__))
 
     @abstractmethod
-    def solve(self, problem: Problem, times: Any) -> "xr.Dataset":
+    def solve(self, setting: Any, times: Any) -> "xr.Dataset":
         """The macrostate at the asked times (None if not ``in_time``), in the schema of `limitlab.results.schema`."""
+
+    def parsed(self, problem: Problem) -> Any:
+        """What `solve` gets: the setting, or the problem itself once `check` has seen it."""
+        setting = self.setting(problem, Asked(type(self).__name__))
+        if setting is problem:
+            self.check(problem)
+        return setting
+
+    def kin(self, problem: Problem) -> Hashable | None:
+        """Equal for problems that may share a call of `many`, which differ in numbers only; None: to be solved alone.
+
+        It is cheap: `sweep` asks it of every point.
+        """
+        return None
+
+    def many(self, problems: Sequence[Problem], times: Any) -> "list[Point] | list[xr.Dataset]":
+        """The results of problems of one `kin`, in one compiled call if the limit knows how; else one by one.
+
+        None may depend, to the last bit, on which other problems share the call or in which order, as long as their
+        number is the same (a power of two, at least 8).
+        """
+        return [self.solve(self.parsed(problem), times) for problem in problems]
+
+    def curve(self, problem: Problem, alphas: Any) -> "xr.Dataset | None":
+        """The results at many sample ratios in one go; None if the limit does not know how."""
+        return None

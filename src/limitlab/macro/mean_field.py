@@ -1,33 +1,23 @@
 r"""Infinitely wide networks at a finite dimension."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.one_pass.schedules import off_the_clock, on_the_clock
-from limitlab.algorithms.requirements import check_labelled, check_sparse_target
-from limitlab.errors import LimitUndefinedError
+from limitlab.algorithms.settings.one_pass import LabelledOnePass, SparseOnePass
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.mixtures.closed import has_closed_form
 from limitlab.macro.mixtures.clouds import Plan, mixture_variables, solve_mixture
-from limitlab.macro.sparse.dimension_free import refined, warn_nodes
-from limitlab.macro.sparse.nodes import latent_nodes, second_layer_nodes
-from limitlab.macro.sparse.solve import Path, solve_path, sparse_dataset
+from limitlab.macro.sparse.mean_field import SparsePlan, solve_sparse
+from limitlab.macro.sparse.solve import sparse_dataset
 from limitlab.numerics.checks import check_choice, check_integer, check_number
-from limitlab.problems.inputs import CustomInputs
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.representable import warn_unreachable
-from limitlab.problems.sparse.target import SparseTarget
 from limitlab.results.schema import dataset
 
 __all__ = ["MeanField"]
-
-LEVELS = (1, 2, 4, 8)  # panels in a on either side of 0
-ORDERS = (5, 7, 9, 11)  # Gauss-Hermite nodes in each latent direction
-SOBOL = 2**14
-RTOL = 1e-9
-MOST = 3 * 2**13  # particles of a product rule; a larger one is replaced by Sobol points
 
 
 class MeanField(AbstractLimit):
@@ -105,82 +95,72 @@ class MeanField(AbstractLimit):
         check_integer(name, "samples", self.samples, low=1, remedy="Use 16384.")
         check_number(name, "step", self.step, low=0, open_low=True, remedy="Use a short time such as 0.01.")
 
-    def check(self, problem: Problem) -> None:
-        name = type(self).__name__
-        if problem.inputs.labelled:
-            self._check_labelled(problem)
-            return
-        check_sparse_target(name, problem)
-        assert isinstance(problem.teacher, SparseTarget)
-        if self.d is None:
-            raise LimitUndefinedError(
-                f"{name} needs the dimension of a sparse target's inputs; got d=None. Use MeanField(d=100), or "
-                "DimensionFree() for infinite dimension."
+    def setting(self, problem: Problem, asked: Asked) -> "_Sparse | _Labelled":
+        return (_Labelled if problem.inputs.labelled else _Sparse).of(self, problem, asked)
+
+    def solve(self, setting: "_Sparse | _Labelled", times: np.ndarray):
+        return setting.solve(self, times)
+
+
+class _Sparse(NamedTuple):
+    """A sparse target in d dimensions."""
+
+    one_pass: SparseOnePass
+    d: int
+
+    @classmethod
+    def of(cls, limit: MeanField, problem: Problem, asked: Asked) -> "_Sparse":
+        one_pass = SparseOnePass.of(problem, asked)
+        latent = one_pass.teacher.latent
+        if limit.d is None:
+            asked.refuse(
+                "the dimension of a sparse target's inputs",
+                "d=None",
+                "Use MeanField(d=100), or DimensionFree() for infinite dimension.",
             )
-        if self.d < problem.teacher.latent:
-            raise LimitUndefinedError(
-                f"{name} needs d at least the number of latent variables, {problem.teacher.latent}; got d={self.d}. "
-                "Use a larger d."
+        if limit.d < latent:
+            asked.refuse(f"d at least the number of latent variables, {latent}", f"d={limit.d}", "Use a larger d.")
+        return cls(one_pass, int(limit.d))
+
+    def solve(self, limit: MeanField, times: np.ndarray):
+        plan = SparsePlan(self.d, limit.particles, limit.tolerance, limit.rtol, limit.seed)
+        path, attrs = solve_sparse(self.one_pass, times, plan)
+        return sparse_dataset(limit, self.one_pass, times, path, attrs)
+
+
+class _Labelled(NamedTuple):
+    """Labelled inputs in d dimensions."""
+
+    one_pass: LabelledOnePass
+    d: int
+
+    @classmethod
+    def of(cls, limit: MeanField, problem: Problem, asked: Asked) -> "_Labelled":
+        one_pass = LabelledOnePass.of(problem, asked)
+        inputs, activation = one_pass.inputs, one_pass.student.activation
+        if limit.d is None:
+            other = ", or RadialFlow() for infinite dimension" if inputs.widths() is not None else ""
+            asked.refuse("the dimension of the inputs", "d=None", f"Use {asked.by}(d=40){other}.")
+        if limit.gradients == "closed" and not has_closed_form(one_pass):
+            asked._replace(by=f'{asked.by}(gradients="closed")').refuse(
+                "a Gaussian mixture and an activation of straight lines (relu, abs, piecewise)",
+                f"{inputs!r} and {activation!r}",
+                'Use gradients="samples".',
             )
+        return cls(one_pass, int(limit.d))
 
-    def _check_labelled(self, problem: Problem) -> None:
-        name = type(self).__name__
-        check_labelled(name, problem)
-        if self.d is None:
-            other = ", or RadialFlow() for infinite dimension" if not isinstance(problem.inputs, CustomInputs) else ""
-            raise LimitUndefinedError(f"{name} needs the dimension of the inputs; got d=None. Use {name}(d=40){other}.")
-        if self.gradients == "closed" and not has_closed_form(problem):
-            raise LimitUndefinedError(
-                f'{name}(gradients="closed") needs a Gaussian mixture and an activation of straight lines (relu, abs, '
-                f"piecewise); got {problem.inputs!r} and {problem.student.activation!r}. "  # type: ignore[union-attr]
-                'Use gradients="samples".'
-            )
-
-    def solve(self, problem: Problem, times: np.ndarray):
-        assert self.d is not None
-        if problem.inputs.labelled:
-            return self._solve_labelled(problem, times)
-        note = warn_unreachable(problem)
-        P, d = problem.teacher.latent, int(self.d)  # type: ignore[attr-defined]
-
-        def path(level: int) -> tuple[Path, bool]:
-            order = ORDERS[LEVELS.index(level)]
-            nodes = latent_nodes(problem, d, order, level, None, self.seed)
-            return self._path(problem, times, nodes), False
-
-        def drawn(seed: int) -> tuple[Path, bool]:
-            nodes = latent_nodes(problem, d, 0, 0, self.particles or SOBOL, seed)
-            return self._path(problem, times, nodes), False
-
-        sizes = [
-            (o - 2) * len(second_layer_nodes(problem, level)[0]) * o**P for level, o in zip(LEVELS, ORDERS, strict=True)
-        ]
-        levels = tuple(level for level, size in zip(LEVELS, sizes, strict=True) if size <= MOST)
-        if self.particles is None and len(levels) >= 2:
-            run, error = refined(path, levels, self.tolerance)
-            rule = "product of Gauss rules"
-        else:
-            run, error = refined(drawn, (self.seed + 1, self.seed), np.inf)  # the last one is kept
-            rule = "scrambled Sobol points"
-        warn_nodes(type(self).__name__, error, max(self.tolerance, 1e-4))
-        attrs = {"note": note, "d": d, "node_error": error, "nodes": rule, "seed": self.seed}
-        return sparse_dataset(self, problem, times, run, attrs)
-
-    def _path(self, problem: Problem, times: np.ndarray, nodes) -> Path:
-        return solve_path(problem, times, nodes, rtol=RTOL if self.rtol is None else self.rtol, symmetric=False)
-
-    def _solve_labelled(self, problem: Problem, times: np.ndarray):
-        assert self.d is not None
-        clock = on_the_clock(problem.algorithm.schedule, times)  # type: ignore[union-attr]
-        plan = Plan(int(self.d), self.particles, self.gradients, self.samples, self.rtol, self.step, self.seed)
-        path = solve_mixture(problem, clock, plan)
-        variables, coords = mixture_variables(problem, path)
-        variables["end_time"] = ((), off_the_clock(clock, times, path.end))
+    def solve(self, limit: MeanField, times: np.ndarray):
+        setting = self.one_pass
+        clock = on_the_clock(setting.algorithm.schedule, times)
+        plan = Plan(self.d, limit.particles, limit.gradients, limit.samples, limit.rtol, limit.step, limit.seed)
+        path = solve_mixture(setting, clock, plan)
+        variables, coords = mixture_variables(setting, path)
+        end: dict[str, Any] = {"end_time": ((), off_the_clock(clock, times, path.end))}
         return dataset(
-            problem,
-            variables,
+            setting.problem,
+            {**variables, **end},
             {"time": times, **coords},
-            method=type(self).__name__,
-            reference=self.reference,
-            attrs={"d": plan.d, "seed": self.seed, **path.attrs},
+            method=type(limit).__name__,
+            reference=limit.reference,
+            attrs={"d": plan.d, "seed": limit.seed, **path.attrs},
         )

@@ -1,6 +1,7 @@
 """predict: the road along the bottom of the square. limits: which limits a problem has, and why not the others."""
 
-from typing import TYPE_CHECKING
+import difflib
+from typing import TYPE_CHECKING, Any
 
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.bayes.bayes_optimal import BayesOptimal
@@ -16,12 +17,13 @@ from limitlab.macro.overlaps.overlap_sde import OverlapSDE
 from limitlab.macro.sparse.dimension_free import DimensionFree
 from limitlab.macro.wide.matrix_flow import MatrixFlow
 from limitlab.numerics.checks import check_times
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["LIMITS", "limits", "predict"]
+__all__ = ["LIMITS", "limit_of", "limits", "predict"]
 
 LIMITS: dict[str, type[AbstractLimit]] = {
     "OverlapODE": OverlapODE,
@@ -38,7 +40,7 @@ LIMITS: dict[str, type[AbstractLimit]] = {
 }
 
 
-def predict(problem: Problem, limit: AbstractLimit, times=None) -> "xr.Dataset":
+def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=None) -> "xr.Dataset":
     """The macrostate of the problem in a limit, at the asked times.
 
     Parameters
@@ -46,7 +48,8 @@ def predict(problem: Problem, limit: AbstractLimit, times=None) -> "xr.Dataset":
     problem
         What is learned, and how.
     limit
-        For instance ``OverlapODE()``. A limit that is not defined for the problem raises `LimitUndefinedError`.
+        For instance ``OverlapODE()``, or its name if nothing is to be set; left out, the one that describes the
+        problem's own rule. A limit that is not defined for the problem raises `LimitUndefinedError`.
     times
         Increasing macroscopic times, the same as for `simulate`; left out for limits without a time axis (fixed points
         and iterations of message passing).
@@ -56,26 +59,44 @@ def predict(problem: Problem, limit: AbstractLimit, times=None) -> "xr.Dataset":
     xarray.Dataset
         The same schema as that of `simulate`.
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"predict needs a Problem; got {problem!r}.")
+    problem = Asked("predict", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")
+    chosen = limit_of(problem, limit)
+    setting, name = chosen.parsed(problem), type(chosen).__name__
+    if chosen.in_time:
+        if times is None:
+            raise InputError(f"{name} needs the times at which to report. Add times=numpy.linspace(0, 10, 51), say.")
+        times = check_times(times)
+    elif times is not None:
+        raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
+    return chosen.solve(setting, times)
+
+
+def limit_of(problem: Problem, limit: Any) -> AbstractLimit:
+    """A limit itself, by its name, or the usual one of the problem's rule."""
+    if limit is None:
+        usual = None if problem.algorithm is None else problem.algorithm.usual_limit(problem)
+        if usual is None:
+            rule = "a problem without a rule" if problem.algorithm is None else type(problem.algorithm).__name__
+            raise InputError(f"predict knows no usual limit of {rule}. Name one: {', '.join(LIMITS)}.")
+        limit = usual
+    if isinstance(limit, str):
+        if limit not in LIMITS:
+            raise InputError(f"predict.limit must be one of {', '.join(LIMITS)}; got {limit!r}.{_near(limit)}")
+        return LIMITS[limit]()
     if not isinstance(limit, AbstractLimit):
         hint = f"{limit.__name__}()" if isinstance(limit, type) else "OverlapODE()"
         raise InputError(f"predict needs a limit such as {hint}; got {limit!r}. Known limits: {', '.join(LIMITS)}.")
-    limit.check(problem)
-    name = type(limit).__name__
-    if not limit.in_time:
-        if times is not None:
-            raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
-        return limit.solve(problem, None)
-    if times is None:
-        raise InputError(f"{name} needs the times at which to report. Add times=numpy.linspace(0, 10, 51), say.")
-    return limit.solve(problem, check_times(times))
+    return limit
+
+
+def _near(name: str) -> str:
+    near = difflib.get_close_matches(name, LIMITS, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def limits(problem: Problem) -> dict[str, str]:
     """For every limit its name and either "applies" or the reason why it does not, with what to try instead."""
-    if not isinstance(problem, Problem):
-        raise InputError(f"limits needs a Problem; got {problem!r}.")
+    problem = Asked("limits", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")
     answer = {}
     for name, limit in LIMITS.items():
         try:

@@ -19,8 +19,8 @@ class Asked(NamedTuple):
         """Say no in words: what was needed, what came, what to do."""
         raise self.error(f"{self.by} needs {needed}; got {came}. {remedy}")
 
-    def part(self, value: Any, kind: type[T], needed: str, remedy: str) -> T:
-        """``value`` if it is of the asked kind, typed as such."""
+    def part(self, value: Any, kind: type[T], needed: str, remedy: str, came: object = None) -> T:
+        """``value`` if it is of the asked kind, typed as such; ``came`` is how a refusal calls it."""
         if not isinstance(value, kind):
-            self.refuse(needed, "none" if value is None else value, remedy)
+            self.refuse(needed, came or ("none" if value is None else value), remedy)
         return value

@@ -17,7 +17,7 @@ from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.networks import Committee
 from limitlab.problems.starts import AbstractStart, OverlapStart
 
-__all__ = ["Problem", "replaced", "with_parts"]
+__all__ = ["Problem", "replaced"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "inputs": (AbstractInputs, "inputs such as Gaussian()"),
@@ -101,16 +101,6 @@ class Problem(eqx.Module):
             if getattr(self, field) is None:
                 raise InputError(f"{by} needs Problem.{field}, which was left out. Add {_KINDS[field][1]}.")
         return tuple(getattr(self, field) for field in fields)
-
-
-def with_parts(problem: Problem, parts: Mapping[str, Any]) -> Problem:
-    """`dataclasses.replace` in a quarter of its time, for sweeps: parts were checked when they were made, and the
-    problem checks how they fit together; what equinox checks besides is left out."""
-    new = object.__new__(Problem)
-    for name, value in {**vars(problem), **parts}.items():
-        object.__setattr__(new, name, value)
-    new.__check_init__()
-    return new
 
 
 def replaced(problem: Problem, changes: Mapping[str, Any]) -> Problem:

@@ -5,6 +5,8 @@ r"""Microstates, macrostates, and `measure`, the only map from one to the other.
     Q = WW^T/d, \quad M = WW^{*T}/d, \quad P = W^*W^{*T}/d
 """
 
+from typing import Protocol
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,13 +14,16 @@ import jax.numpy as jnp
 from limitlab.errors import InputError
 from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum
 from limitlab.numerics.linalg import gram_factor
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart
 
 __all__ = [
+    "Committees",
     "Overlaps",
+    "Started",
     "Weights",
     "begun",
     "error_coefficients",
@@ -34,6 +39,31 @@ __all__ = [
 ]
 
 BATCH = 2**23  # numbers held at once by `risks` (64 MiB)
+
+
+class Committees(Protocol):
+    """A committee that learns another one, whose labels have additive noise."""
+
+    @property
+    def teacher(self) -> Committee: ...
+    @property
+    def channel(self) -> GaussianNoise: ...
+    @property
+    def student(self) -> Committee: ...
+
+
+class _Rule(Protocol):
+    @property
+    def spherical(self) -> bool: ...
+
+
+class Started(Committees, Protocol):
+    """The same with a start, and a rule that may keep every unit on the sphere."""
+
+    @property
+    def start(self) -> AbstractStart: ...
+    @property
+    def algorithm(self) -> _Rule: ...
 
 
 class Weights(eqx.Module):
@@ -89,94 +119,85 @@ def start_key(seed: int, replica: int | jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 0), replica)
 
 
-def _second_layer(problem: Problem, key: jax.Array) -> jax.Array:
-    student, start = problem.need("student", "start", by="A start")
-    if student.output_weights is not None:
-        return jnp.asarray(student.output_weights)
-    return start.draw_second_layer(key, student.width)
-
-
 def begun(student: Committee, teacher: Committee, start: AbstractStart, key, d, sphere: bool) -> Overlaps:
     """One draw of the start of two committees at dimension d. Equal keys give equal starts, whoever asks."""
     key_w, key_a = jax.random.split(key)
     Q, M, P = start.draw(key_w, d, student.width, teacher.width)
     a = student.output_weights
     a = start.draw_second_layer(key_a, student.width) if a is None else jnp.asarray(a)
-    if sphere:
-        norm = jnp.sqrt(jnp.diagonal(Q))
-        Q, M = Q / (norm[:, None] * norm[None, :]), M / norm[:, None]
-        Q = Q.at[jnp.diag_indices_from(Q)].set(1.0)
-    return Overlaps(Q, M, P, a)
+    return _placed(Overlaps(Q, M, P, a), sphere)
 
 
-def initial_overlaps(problem: Problem, key: jax.Array, d: float | jax.Array) -> Overlaps:
+def initial_overlaps(setting: Started, key: jax.Array, d: float | jax.Array) -> Overlaps:
     """One draw of the start at dimension d. Equal keys give equal starts, whoever asks."""
-    student, start = problem.need("student", "start", by="A start")
-    key_w, key_a = jax.random.split(key)
-    Q, M, P = start.draw(key_w, d, student.width, _teacher_width(problem))
-    return _on_sphere(problem, Overlaps(Q, M, P, _second_layer(problem, key_a)))
+    return begun(setting.student, setting.teacher, setting.start, key, d, setting.algorithm.spherical)
 
 
-def limit_overlaps(problem: Problem) -> Overlaps:
+def limit_overlaps(setting: Started) -> Overlaps:
     """The start as d goes to infinity (a random second layer is refused: it has no deterministic limit)."""
-    student, start = problem.need("student", "start", by="A start")
-    if student.output_weights is None and getattr(start, "second_layer", "ones") != "ones":
+    student, start = setting.student, setting.start
+    if student.output_weights is None and start.random_layer:
         raise InputError(
-            f"A start with a random second layer ({start.second_layer!r}) has no deterministic limit at finite width. "
+            f"A start with a random second layer ({start.random_layer!r}) has no deterministic limit at finite width. "
             "Give the student's output_weights, or ask for draws at a finite d, e.g. OverlapODE(d=1000, replicas=16)."
         )
-    Q, M, P = start.limit(student.width, _teacher_width(problem))
-    return _on_sphere(problem, Overlaps(Q, M, P, _second_layer(problem, jax.random.key(0))))
+    Q, M, P = start.limit(student.width, setting.teacher.width)
+    a = student.output_weights
+    a = start.draw_second_layer(jax.random.key(0), student.width) if a is None else jnp.asarray(a)
+    return _placed(Overlaps(Q, M, P, a), setting.algorithm.spherical)
 
 
-def _teacher_width(problem: Problem) -> int:
-    assert isinstance(problem.teacher, Committee)
-    return problem.teacher.width
-
-
-def _on_sphere(problem: Problem, o: Overlaps) -> Overlaps:
+def _placed(o: Overlaps, sphere: bool) -> Overlaps:
     """The spherical rule puts every unit on the sphere, at the start as after each step."""
-    if not getattr(problem.algorithm, "spherical", False):
+    if not sphere:
         return o
     norm = jnp.sqrt(jnp.diagonal(o.Q))
     Q = o.Q / (norm[:, None] * norm[None, :])
     return Overlaps(Q.at[jnp.diag_indices_from(Q)].set(1.0), o.M / norm[:, None], o.P, o.a)
 
 
-def error_coefficients(problem: Problem, a: jax.Array) -> jax.Array:
+def error_coefficients(setting: Committees, a: jax.Array) -> jax.Array:
     r"""c with :math:`\mathcal E = y - f = \sum_A c_A \sigma_A(s_A) + \sqrt\Delta z`: -a_i/p, then a*_r/k."""
-    teacher = problem.teacher
-    assert isinstance(teacher, Committee) and problem.student is not None
-    a_star = jnp.ones(teacher.width) if teacher.output_weights is None else jnp.asarray(teacher.output_weights)
-    return jnp.concatenate([-a / problem.student.width, a_star / teacher.width])
+    teacher = setting.teacher
+    return jnp.concatenate([-a / setting.student.width, teacher.a_star / teacher.width])
 
 
-def error_sum(problem: Problem, method: str = "auto", units: int | None = None) -> AbstractFieldSum:
-    """How Gaussian moments of this problem's error are computed; ``units`` distinct student units if not all are."""
-    student, teacher = problem.student, problem.teacher
-    assert isinstance(teacher, Committee) and student is not None
+def error_sum(setting: Committees, method: str = "auto", units: int | None = None) -> AbstractFieldSum:
+    """How Gaussian moments of the error are computed; ``units`` distinct student units if not all are."""
+    student, teacher = setting.student, setting.teacher
     width = student.width if units is None else units
     return field_sum(student.activation, teacher.activation, width, teacher.width, method)
 
 
-def risk(problem: Problem, overlaps: Overlaps, sums: AbstractFieldSum | None = None) -> jax.Array:
+class _Pair(eqx.Module):
+    teacher: Committee
+    channel: GaussianNoise
+    student: Committee
+
+
+def risk(problem: Problem | Committees, overlaps: Overlaps, sums: AbstractFieldSum | None = None) -> jax.Array:
     r""":math:`R = \tfrac12 E[\mathcal E^2]`, the noise floor :math:`\Delta/2` included."""
-    assert isinstance(problem.channel, GaussianNoise)
-    sums = error_sum(problem) if sums is None else sums
-    c = error_coefficients(problem, overlaps.a)
-    return 0.5 * (c @ sums.values(overlaps.omega, c) + problem.channel.variance)
+    asked = Asked("risk", InputError)
+    pair = _Pair(
+        asked.part(problem.teacher, Committee, "a Committee teacher", "Overlaps describe committees."),
+        asked.part(problem.channel, GaussianNoise, "additive label noise", "Use channel=GaussianNoise(variance=...)."),
+        asked.part(problem.student, Committee, "a Committee student", "Overlaps describe committees."),
+    )
+    sums = error_sum(pair) if sums is None else sums
+    c = error_coefficients(pair, overlaps.a)
+    return 0.5 * (c @ sums.values(overlaps.omega, c) + pair.channel.variance)
 
 
 @eqx.filter_jit
-def risks(problem: Problem, sums: AbstractFieldSum, path: Overlaps) -> jax.Array:
+def risks(setting: Committees, sums: AbstractFieldSum, path: Overlaps) -> jax.Array:
     """The risk along any leading axes of a path of overlaps, in batches that bound the memory."""
     lead = path.a.shape[:-1]
     flat = jax.tree.map(lambda x: jnp.asarray(x).reshape(-1, *x.shape[len(lead) :]), path)
     batch = max(1, BATCH // sums.size)
-    return jax.lax.map(lambda o: risk(problem, o, sums), flat, batch_size=batch).reshape(lead)
+    return jax.lax.map(lambda o: risk(setting, o, sums), flat, batch_size=batch).reshape(lead)
 
 
 @eqx.filter_jit
-def family_risks(problems: Problem, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
+def family_risks(settings: Committees, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
     """The same for several problems, whose numbers and paths lie along the first axes."""
-    return jax.lax.map(lambda lane: risks(lane[0], sums, lane[1]), (problems, paths))
+    return jax.lax.map(lambda lane: risks(lane[0], sums, lane[1]), (settings, paths))

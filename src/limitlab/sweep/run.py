@@ -175,14 +175,14 @@ def _whole_curve(job: Job, axes: dict[str, list]) -> "xr.Dataset | None":
     limit = job.arguments.get("limit")
     if job.verb is not predict or list(axes) != ["sample_ratio"] or set(job.arguments) != {"limit"}:
         return None
-    if not (isinstance(limit, AbstractLimit) and hasattr(limit, "curve")) or job.seeded:
+    if not isinstance(limit, AbstractLimit) or job.seeded:
         return None
     try:
         alphas = np.asarray(axes["sample_ratio"], float)
         limit.check(dataclasses.replace(job.problem, sample_ratio=float(alphas[0])))
         if not np.all(np.isfinite(alphas) & (alphas > 0)):
             return None
-        curve = limit.curve(job.problem, alphas)  # type: ignore[attr-defined]
-        return curve.assign_attrs(swept=["sample_ratio"], verb=job.name)
+        curve = limit.curve(job.problem, alphas)
+        return None if curve is None else curve.assign_attrs(swept=["sample_ratio"], verb=job.name)
     except (LimitlabError, TypeError, ValueError):
         return None  # one of the points is refused: the slow road says which, and keeps the others

@@ -13,6 +13,7 @@ with R the excess risk and X, Y the diagonal of Omega A Omega and Omega A Omega 
 """
 
 import math
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -119,7 +120,7 @@ def _symmetric_states(plateau: Plateau) -> list[tuple[float, float]]:
     values = np.array([residual(q) for q in grid])
     found = []
     for i in np.nonzero(values[:-1] * values[1:] < 0)[0]:
-        q = float(brentq(residual, grid[i + 1], grid[i], xtol=1e-14))  # type: ignore[arg-type]
+        q: Any = brentq(residual, grid[i + 1], grid[i], xtol=1e-14)
         u = overlap(q)
         if 0 < u <= 1 and abs(residual(q)) < 1.0:  # a change of sign at a pole is no root
             found.append((u, q))

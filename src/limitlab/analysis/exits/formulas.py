@@ -12,12 +12,11 @@ near m = 0, Q = I (Arnaboldi et al. 2023, arXiv 2305.18502).
 import equinox as eqx
 import numpy as np
 
-from limitlab.algorithms.requirements import check_one_pass_committee
-from limitlab.errors import LimitUndefinedError
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
-from limitlab.problems.starts import RandomStart
 
-__all__ = ["Plateau", "plateau", "plateau_of"]
+__all__ = ["Plateau", "plateau", "plateau_in", "plateau_of", "unit_rate"]
 
 
 class Plateau(eqx.Module):
@@ -66,37 +65,44 @@ def plateau(problem: Problem) -> Plateau:
 
 def plateau_of(by: str, problem: Problem, *, random_start: bool = False) -> Plateau:
     """Reduce a problem to its `Plateau`, or raise `LimitUndefinedError` saying what ``by`` needs."""
-    check_one_pass_committee(by, problem)
-    student, teacher, algorithm, start = problem.student, problem.teacher, problem.algorithm, problem.start
+    return plateau_in(CommitteeOnePass.of(problem, Asked(by)), Asked(by), random_start=random_start)
+
+
+def plateau_in(setting: CommitteeOnePass, asked: Asked, *, random_start: bool = False) -> Plateau:
+    """The same of a problem that is parsed."""
+    student, teacher, algorithm, start = setting.student, setting.teacher, setting.algorithm, setting.start
 
     def fail(needed: str, came: object) -> None:
-        raise LimitUndefinedError(
-            f"{by} needs {needed}; got {came}. It is known for library.escaping_mediocrity(...); for other "
-            "problems use measured_exit_time on a simulation or a prediction."
+        asked.refuse(
+            needed,
+            came,
+            "It is known for library.escaping_mediocrity(...); for other problems use measured_exit_time on a "
+            "simulation or a prediction.",
         )
 
     for name, network in (("student", student), ("teacher", teacher)):
-        if network.activation.name != "square":  # type: ignore[union-attr]
-            fail(f'a {name} with activation "square"', network.activation)  # type: ignore[union-attr]
-        weights = network.output_weights  # type: ignore[union-attr]
+        if network.activation.name != "square":
+            fail(f'a {name} with activation "square"', network.activation)
+        weights = network.output_weights
         if weights is not None and not np.all(weights == 1):
             fail(f"a {name} with output weights one", weights.tolist())
-    if teacher.width != 1:  # type: ignore[union-attr]
-        fail("a teacher of width 1", f"width {teacher.width}")  # type: ignore[union-attr]
-    if student.second_layer != "fixed":  # type: ignore[union-attr]
-        fail('a student with second_layer="fixed"', student.second_layer)  # type: ignore[union-attr]
-    if not algorithm.spherical:  # type: ignore[union-attr]
+    if teacher.width != 1:
+        fail("a teacher of width 1", f"width {teacher.width}")
+    if student.second_layer != "fixed":
+        fail('a student with second_layer="fixed"', student.second_layer)
+    if not algorithm.spherical:
         fail("OnlineSGD(spherical=True)", "spherical=False")
-    if isinstance(start, RandomStart):
-        weights_given = student.output_weights is not None  # type: ignore[union-attr]
-        if start.second_layer != "ones" and not weights_given:
-            fail('a start with second_layer="ones"', repr(start.second_layer))
-    Q, _, P = (np.asarray(x) for x in start.limit(student.width, 1))  # type: ignore[union-attr]
+    if start.random_layer and student.output_weights is None:
+        fail('a start with second_layer="ones"', repr(start.random_layer))
+    Q, _, P = (np.asarray(x) for x in start.limit(student.width, 1))
     if not (np.allclose(np.diag(Q), 1) and np.allclose(P, 1)):
         came = f"Q_ii = {np.diag(Q).tolist()}, P = {P.tolist()}"
         fail("student and teacher weights of squared norm d", came)
-    if random_start and not (isinstance(start, RandomStart) and start.sphere):
+    if random_start and not start.on_sphere:
         fail("RandomStart(sphere=True)", str(start).replace("\n", ""))
-    p, batch = student.width, algorithm.batch_size  # type: ignore[union-attr]
-    Gamma = float(algorithm.learning_rate) / (p * batch)  # type: ignore[union-attr]
-    return Plateau(p, Gamma, float(problem.channel.variance))  # type: ignore[attr-defined]
+    return Plateau(student.width, float(algorithm.learning_rate) / unit_rate(setting), float(setting.channel.variance))
+
+
+def unit_rate(setting: CommitteeOnePass) -> int:
+    """The learning rate at which Gamma is one: p times the batch size."""
+    return setting.student.width * setting.algorithm.batch_size

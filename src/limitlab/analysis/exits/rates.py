@@ -8,8 +8,10 @@ import math
 
 import equinox as eqx
 
-from limitlab.analysis.exits.formulas import Plateau, plateau_of
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.analysis.exits.formulas import Plateau, plateau_in, unit_rate
 from limitlab.numerics.checks import check_integer, check_number
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 
 __all__ = [
@@ -90,9 +92,9 @@ def optimal_learning_rate(problem: Problem) -> OptimalRate:
     times the batch size. The problem's own rate is ignored. For p >= 2 and little noise gamma_opt > p/6: SGD
     leaves the plateau at this rate but does not learn. Needs the problem of `exit_time`, from any start.
     """
-    plateau, unit = _plateau_and_unit("optimal_learning_rate", problem)
-    critical = _critical(plateau, unit)
-    value = unit / (2 * plateau.c)
+    here, unit = _plateau_and_unit("optimal_learning_rate", problem)
+    critical = _critical(here, unit)
+    value = unit / (2 * here.c)
     learns = value < critical.learning
     note = (
         ""
@@ -102,7 +104,7 @@ def optimal_learning_rate(problem: Problem) -> OptimalRate:
             f"{critical.learning:.4g}: the full equations do not learn at it. Stay below that bound."
         )
     )
-    return OptimalRate(value, plateau.c / 2, critical.escape, critical.learning, learns, note)
+    return OptimalRate(value, here.c / 2, critical.escape, critical.learning, learns, note)
 
 
 def critical_learning_rate(problem: Problem) -> CriticalRate:
@@ -149,18 +151,18 @@ def overparametrisation_gain(width: float, variance: float = 0.0) -> Gain:
 
 def _plateau_and_unit(by: str, problem: Problem) -> tuple[Plateau, float]:
     """The plateau, and the learning rate at which Gamma is one: p times the batch size."""
-    plateau = plateau_of(by, problem)
-    return plateau, float(plateau.width * problem.algorithm.batch_size)  # type: ignore[union-attr]
+    setting = CommitteeOnePass.of(problem, Asked(by))
+    return plateau_in(setting, Asked(by)), float(unit_rate(setting))
 
 
-def _critical(plateau: Plateau, unit: float) -> CriticalRate:
-    escape = unit / plateau.c
-    if plateau.width == 1:
+def _critical(here: Plateau, unit: float) -> CriticalRate:
+    escape = unit / here.c
+    if here.width == 1:
         return CriticalRate(escape, escape, True, "One unit: it learns whenever it leaves the plateau.")
     learning = min(unit * ALIGNED, escape)
     if learning == escape:
         return CriticalRate(escape, learning, True, "With this much noise the plateau becomes stable first.")
-    if plateau.variance == 0:
+    if here.variance == 0:
         return CriticalRate(
             escape,
             learning,

@@ -7,7 +7,7 @@ r = infinity if sigma is bounded: a convex program.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,11 +52,11 @@ def global_minimum(problem: Problem, d: float = math.inf, tolerance: float = 1e-
     """
     check_number("global_minimum", "tolerance", tolerance, low=1e-14, remedy="Use 1e-10.")
     p = potentials(problem, d)
-    if float(problem.algorithm.weight_decay):  # type: ignore[union-attr]
+    if p.decay:
         raise InputError("global_minimum needs weight_decay=0; got a decay. Follow RadialFlow to its rest instead.")
     if p.far is None:
         raise InputError(
-            f"global_minimum needs a bounded activation; got {problem.student.activation!r}. Of unbounded ones ever "  # type: ignore[union-attr]
+            f"global_minimum needs a bounded activation; got {p.activation!r}. Of unbounded ones ever "
             "fewer and longer units may be ever better, and no law need be the best."
         )
     grid = radii(p, COARSE)
@@ -84,7 +84,7 @@ def global_minimum(problem: Problem, d: float = math.inf, tolerance: float = 1e-
 def _gap(p: Potentials, atoms: np.ndarray, weight: np.ndarray) -> tuple[float, float, np.ndarray]:
     """By how much a law can be better at most, the norm at which to look for it, and the weighted error."""
     f = weight @ p.units(atoms)
-    error = p._w * (p._y - f)
+    error = p.weights * (p.labels - f)
     lowest, place = least(p, error)
     return float(-(f @ error)) - lowest, place, error
 
@@ -97,7 +97,7 @@ def _nearest(p: Potentials, atoms: np.ndarray) -> np.ndarray:
     """
     from scipy.optimize import nnls
 
-    points = (p.units(atoms) - p._y) * np.sqrt(p._w)
+    points = (p.units(atoms) - p.labels) * np.sqrt(p.weights)
     weight, _ = nnls(np.concatenate([points.T, np.ones((1, len(atoms)))]), np.append(np.zeros(points.shape[1]), 1.0))
     return weight / weight.sum()
 
@@ -126,7 +126,7 @@ def _single_sphere(p: Potentials) -> float:
     """The norm of the best single sphere."""
 
     def cost(r):
-        return np.square(p.units(r) - p._y) @ p._w
+        return np.square(p.units(r) - p.labels) @ p.weights
 
     grid = radii(p)
     grid = grid[np.isfinite(grid)]
@@ -137,7 +137,7 @@ def _single_sphere(p: Potentials) -> float:
 def _margin(p: Potentials) -> tuple[float, float, float]:
     """min over r of (Psi(r) - Psi(r*)) over the squared distance from r*: positive if the sphere r* is optimal."""
     best = _single_sphere(p)
-    error = p._w * (p._y - p.units(best)[0])
+    error = p.weights * (p.labels - p.units(best)[0])
     grid = radii(p, 4001)
     u = np.where(np.isinf(grid), 1.0, grid / (2 + np.where(np.isinf(grid), 0.0, grid)))
     distance = np.square(u - best / (2 + best))
@@ -164,7 +164,7 @@ def critical_delta(problem: Problem, d: float = math.inf) -> CriticalDelta:
         if at(delta)[0] > 0:
             low = delta
         elif low is not None:
-            root = float(brentq(lambda x: at(x)[0], low, delta, xtol=1e-12))  # type: ignore[arg-type]
+            root: Any = brentq(lambda x: at(x)[0], low, delta, xtol=1e-12)
             _, radius, rival = at(root)
             return CriticalDelta(root, radius, rival)
     state = "optimal at every delta" if low is not None else "optimal at no delta"

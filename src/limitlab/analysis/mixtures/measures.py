@@ -8,18 +8,21 @@ for laws of norms r of a rotation-invariant network on an isotropic mixture (:ma
 """
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.errors import InputError
-from limitlab.macro.mixtures.law import Law, Units, at_infinity, make_law, risk, seen
+from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, at_infinity, make_data, risk, seen
 from limitlab.macro.mixtures.radial_flow import RadialFlow
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import normal_nodes
-from limitlab.problems.problem import Problem, replaced
+from limitlab.problems.asked import Asked
+from limitlab.problems.problem import Problem
 
 __all__ = ["Measure", "OptimalityGap", "Potentials", "as_measure", "finite_width", "optimality_gap", "potentials"]
 
@@ -47,20 +50,21 @@ class OptimalityGap(NamedTuple):
 
 
 @eqx.filter_jit
-def _average_units(law: Law, r):
-    return seen(law, Units(jnp.ones(len(r)), jnp.zeros(len(r)), r[:, None]))[0].value
+def _average_units(law: RadialData, r):
+    return seen(law, RadialUnits(jnp.ones(len(r)), jnp.zeros(len(r)), r[:, None]))[0].value
 
 
 class Potentials:
-    """V, U, Psi and the risk of a problem at dimension d; see `potentials`."""
+    """V, U, Psi and the risk of a problem at dimension d; see `potentials`. They know neither temperature nor decay."""
 
-    def __init__(self, problem: Problem, d: float):
-        self.problem, self.d = problem, d
-        self.law: Law = make_law(problem, d)
-        a = problem.student.output_weights  # type: ignore[union-attr]
-        self.a = 1.0 if a is None else float(a[0])
-        self.far = at_infinity(problem.student.activation)  # type: ignore[union-attr]
-        self._y, self._w = np.asarray(self.law.labels), np.asarray(self.law.weights)
+    def __init__(self, one_pass: LabelledOnePass, setting: Radial, d: float):
+        self.problem, self.setting, self.d = one_pass.problem, setting, d
+        self.temperature, self.decay = float(one_pass.algorithm.temperature), float(one_pass.algorithm.weight_decay)
+        self.law: RadialData = make_data(setting, d)
+        self.a = setting.output_weight
+        self.activation = setting.one_pass.student.activation
+        self.far = at_infinity(self.activation)
+        self.labels, self.weights = np.asarray(self.law.labels), np.asarray(self.law.weights)
 
     def units(self, r) -> np.ndarray:
         """The average unit of norm r at the nodes of the data: (radii, nodes)."""
@@ -77,11 +81,11 @@ class Potentials:
 
     def V(self, r) -> np.ndarray:
         """-E[y sigma] at norms r."""
-        return -self.units(r) @ (self._w * self._y)
+        return -self.units(r) @ (self.weights * self.labels)
 
     def U(self, r, r2) -> np.ndarray:
         """E[sigma sigma'] at all pairs of norms, averaged over directions: (r, r2)."""
-        return (self.units(r) * self._w) @ self.units(r2).T
+        return (self.units(r) * self.weights) @ self.units(r2).T
 
     def network(self, rho) -> np.ndarray:
         """f at the nodes of the data."""
@@ -90,7 +94,7 @@ class Potentials:
 
     def psi(self, r, rho) -> np.ndarray:
         """Psi at norms r in the field of rho (weight decay not counted)."""
-        return -self.units(r) @ (self._w * (self._y - self.network(rho)))
+        return -self.units(r) @ (self.weights * (self.labels - self.network(rho)))
 
     def risk(self, rho) -> float:
         """Half the mean square error, label noise included."""
@@ -103,16 +107,11 @@ def potentials(problem: Problem, d: float = math.inf) -> Potentials:
     ``potentials(problem, d).risk(rho)`` is the risk of any law of norms: a result of `RadialFlow` or `simulate` at one
     time, a pair (radii, weights), or radii of equal weight.
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"potentials needs a Problem; got {problem!r}.")
-    RadialFlow(d=d, method="jko").check(_cold(problem))  # the same needs: norms only
-    return Potentials(problem, d)
-
-
-def _cold(problem: Problem) -> Problem:
-    """The problem without noise: potentials do not know of the temperature."""
-    noisy = problem.algorithm is not None and getattr(problem.algorithm, "temperature", 0)
-    return replaced(problem, {"algorithm.temperature": 0.0}) if noisy else problem
+    problem = Asked("potentials", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")
+    asked = Asked("RadialFlow")  # the same needs: norms only
+    one_pass = LabelledOnePass.of(problem, asked)
+    cold = replace(one_pass, algorithm=replace(one_pass.algorithm, temperature=0.0))
+    return Potentials(one_pass, RadialFlow(d=d, method="jko").radial(cold, asked), d)
 
 
 def as_measure(rho: Any) -> Measure:
@@ -201,9 +200,9 @@ def optimality_gap(problem: Problem, rho, d: float = math.inf) -> OptimalityGap:
     (with decay) below that of rho minus ``gap``.
     """
     p, rho = potentials(problem, d), as_measure(rho)
-    decay = float(problem.algorithm.weight_decay)  # type: ignore[union-attr]
+    decay = p.decay
     f = p.network(rho)
-    error = p._w * (p._y - f)
+    error = p.weights * (p.labels - f)
     lowest, place = least(p, error, decay)
     there = -p.units(rho.r) @ error + (decay * np.square(rho.r) / 2 if decay else 0.0)
     heavy = there[rho.weight > 1e-12 * rho.weight.max()]
@@ -226,14 +225,14 @@ def finite_width(problem: Problem, rho, d: float = math.inf) -> float:
     if np.any(np.isinf(rho.r)):
         raise InputError("finite_width needs finite norms; the law has an atom at infinity.")
     square = float(rho.weight @ _second_moment(p, rho.r))
-    return 0.5 * (square - float(p._w @ np.square(p.network(rho))))
+    return 0.5 * (square - float(p.weights @ np.square(p.network(rho))))
 
 
 def _second_moment(p: Potentials, r: np.ndarray) -> np.ndarray:
     """E[(a sigma(w.x))^2] of a given direction: the field is Gaussian in either class, at every d."""
-    activation, delta = p.problem.student.activation, float(p.problem.inputs.delta)  # type: ignore[union-attr]
+    activation = p.activation
     pieces, total = activation.pieces(), np.zeros(len(r))
-    for tau in (1 + delta, 1 - delta):
+    for tau in p.setting.widths.taus:
         if pieces is not None:
             total += _pieces_square(pieces, tau * r) / 2
         else:

@@ -41,8 +41,7 @@ def stationary_law(problem: Problem, d: int, cells: int = 2000) -> "xr.Dataset":
     p = potentials(problem, d)
     if not math.isfinite(d):
         raise InputError(f"stationary_law needs a finite dimension; got d={d}. Noise moves |w|^2 by d.")
-    rule = problem.algorithm
-    T, decay = float(rule.temperature), float(rule.weight_decay)  # type: ignore[union-attr]
+    T, decay = p.temperature, p.decay
     if T <= 0 or decay <= 0:
         raise InputError(
             f"stationary_law needs temperature > 0 and weight_decay > 0; got {T:g} and {decay:g}. Without them there "
@@ -78,7 +77,7 @@ def stationary_law(problem: Problem, d: int, cells: int = 2000) -> "xr.Dataset":
 
 def _solve(p: Potentials, r: np.ndarray, T: float, decay: float, d: float) -> tuple[np.ndarray, float]:
     """Masses at the norms, and the log of the density at the end."""
-    units, w, y = p.units(r), p._w, p._y
+    units, w, y = p.units(r), p.weights, p.labels
     base = (d - 1) * np.log(r) - decay * np.square(r) / (2 * T)
 
     def at(e):

@@ -20,6 +20,7 @@ from limitlab.analysis.sparse.words import summary
 from limitlab.errors import InputError
 from limitlab.numerics.cube import cube_points
 from limitlab.numerics.sets import absorb
+from limitlab.problems.asked import Asked
 from limitlab.problems.inputs import AbstractInputs, Gaussian, Hypercube
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.symmetry import SymmetryGroup, symmetry_group
@@ -143,22 +144,22 @@ def staircase(
     >>> staircase("z1 + z1*z2 + z3*z4").leap
     2
     """
-    if isinstance(inputs, Gaussian):
+    if inputs is not None and inputs.normal:
         if isinstance(target, Mapping):
             return hermite_leap(target)
         raise InputError(
             f"staircase with Gaussian inputs needs Hermite coefficients; got {target!r}, where z^2 = 1 was used. "
             "Give a table of multi-indices such as {(2, 0): 1.0, (1, 1): 0.5}."
         )
-    if not (inputs is None or isinstance(inputs, Hypercube)):
+    if not (inputs is None or inputs.signs):
         raise InputError(f"staircase.inputs must be Hypercube() or Gaussian(); got {inputs!r}.")
     if isinstance(target, str):
         target = SparseTarget(target)
     elif isinstance(target, Mapping):
         target = SparseTarget.from_fourier(target)
-    elif not isinstance(target, SparseTarget):
-        raise InputError(f'staircase needs a SparseTarget or a text such as "z1 + z1*z2"; got {target!r}.')
-    return _staircase(target)
+    asked = Asked("staircase", InputError)
+    needed = 'a SparseTarget or a text such as "z1 + z1*z2"'
+    return _staircase(asked.part(target, SparseTarget, needed, "Give one of them.", repr(target)))
 
 
 def _staircase(target: SparseTarget) -> Staircase:

@@ -1,14 +1,14 @@
 r"""Mean-field limits of one-pass SGD: wide students, by the flow of a cloud of particles."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.requirements import check_one_pass_committee
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.committees.particles import CHUNK, Cloud, Interaction, cloud_risk, drift, interaction
 from limitlab.macro.limit import AbstractLimit
@@ -18,6 +18,7 @@ from limitlab.numerics.gauss.rules import normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.ode.integrate import Integration, integrate
 from limitlab.numerics.trees import as_arrays
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 from limitlab.states.overlaps import Overlaps, initial_overlaps, limit_overlaps, start_key
@@ -31,12 +32,12 @@ IMPLICIT = 2**22
 _draw = eqx.filter_jit(initial_overlaps)
 
 
-def _flow(cloud: Cloud, args: tuple[Problem, Interaction]) -> Cloud:
+def _flow(cloud: Cloud, args: tuple[CommitteeOnePass, Interaction]) -> Cloud:
     return drift(*args, cloud)
 
 
 @eqx.filter_jit
-def _risks(args: tuple[Problem, Interaction], path: Cloud) -> jax.Array:
+def _risks(args: tuple[CommitteeOnePass, Interaction], path: Cloud) -> jax.Array:
     return jax.lax.map(lambda cloud: cloud_risk(*args, cloud), path)
 
 
@@ -99,11 +100,10 @@ class HighDimMeanField(AbstractLimit):
         check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-8.")
         check_integer(name, "nodes", self.nodes, low=2, remedy="24 are enough unless quadrature_error says otherwise.")
 
-    def check(self, problem: Problem) -> None:
-        name = type(self).__name__
-        check_one_pass_committee(name, problem)
-        student, start = problem.need("student", "start", by=name)
-        k, particles, given = problem.teacher.width, self.particles, student.output_weights  # type: ignore[attr-defined]
+    def setting(self, problem: Problem, asked: Asked) -> CommitteeOnePass:
+        setting = CommitteeOnePass.of(problem, asked)
+        student, start, name = setting.student, setting.start, asked.by
+        k, particles, given = setting.teacher.width, self.particles, student.output_weights
         if self.d is not None and self.d <= k:
             raise LimitUndefinedError(
                 f"{name} needs a dimension d above the teacher's width {k}, so that students have an orthogonal part; "
@@ -120,35 +120,36 @@ class HighDimMeanField(AbstractLimit):
                 f"{name} needs a multiple of the student's width {student.width} as particles when its output_weights "
                 f"are given, so that each weight has its share; got particles={particles}."
             )
-        if particles is None and self.d is None and given is None and getattr(start, "second_layer", "ones") != "ones":
+        if particles is None and self.d is None and given is None and start.random_layer:
             raise LimitUndefinedError(
-                f"{name} needs draws of the random second layer ({start.second_layer!r}); got d=None and "
+                f"{name} needs draws of the random second layer ({start.random_layer!r}); got d=None and "
                 "particles=None. Give a number of particles, or a d."
             )
+        return setting
 
-    def _cloud(self, problem: Problem) -> tuple[Problem, Cloud, jax.Array]:
-        """The problem with one unit per particle, the particles at time 0, and P."""
-        student, start = problem.need("student", "start", by=type(self).__name__)
+    def _cloud(self, setting: CommitteeOnePass) -> tuple[CommitteeOnePass, Cloud, jax.Array]:
+        """The setting with one unit per particle, the particles at time 0, and P."""
+        student, start = setting.student, setting.start
         n = student.width if self.particles is None else self.particles
         a = student.output_weights
         wide = replace(student, width=n, output_weights=None if a is None else np.tile(a, n // student.width))
         # Same keys as simulate and OverlapODE, so that with particles=None all three start from the same draw.
         key = start_key(self.seed, 0)
         if n != student.width:
-            problem = replace(problem, student=wide)
+            setting = replace(setting, student=wide)
         if self.d is not None:
-            overlaps = _draw(as_arrays(problem), key, float(self.d))
+            overlaps = _draw(as_arrays(setting), key, float(self.d))
         elif self.particles is None:
-            overlaps = limit_overlaps(problem)
+            overlaps = limit_overlaps(setting)
         else:
             a = start.draw_second_layer(jax.random.split(key)[1], n) if a is None else wide.output_weights
-            overlaps = Overlaps(*start.limit(n, problem.teacher.width), jnp.asarray(a))  # type: ignore[attr-defined]
+            overlaps = Overlaps(*start.limit(n, setting.teacher.width), jnp.asarray(a))
         inside = jnp.einsum("ir,rs,is->i", overlaps.M, pseudo_inverse(overlaps.P), overlaps.M)
         q = jnp.maximum(jnp.diagonal(overlaps.Q) - inside, 0.0)  # below zero by rounding only
-        return problem, Cloud(overlaps.M, q, overlaps.a), overlaps.P
+        return setting, Cloud(overlaps.M, q, overlaps.a), overlaps.P
 
-    def solve(self, problem: Problem, times: np.ndarray):
-        wide, cloud, P = self._cloud(problem)
+    def solve(self, setting: CommitteeOnePass, times: np.ndarray):
+        wide, cloud, P = self._cloud(setting)
         own = self.particles is None
         links = interaction(wide, P, self.d, own=own, nodes=self.nodes)
         args = (as_arrays(wide), links)
@@ -158,27 +159,28 @@ class HighDimMeanField(AbstractLimit):
         run = integrate(_flow, cloud, times, args, rtol=self.rtol, atol=0.1 * self.rtol, solver=solver)
         risks = np.asarray(_risks(args, jax.tree.map(jnp.asarray, run.values)))
         error = 0.0 if links.square else self._quadrature_error(args, run.values)
-        return self._dataset(problem, times, run, risks, P, _method(wide, links), error)
+        return self._dataset(setting, times, run, risks, P, _method(wide, links), error)
 
-    def _quadrature_error(self, args: tuple[Problem, Interaction], path: Cloud) -> float:
+    def _quadrature_error(self, args: tuple[CommitteeOnePass, Interaction], path: Cloud) -> float:
         """The error of mixtures, or the largest change of the drift when every rule is replaced by its twin."""
-        problem, links = args
-        twin = interaction(problem, links.P, self.d, own=links.own, nodes=self.nodes + 1)
+        setting, links = args
+        twin = interaction(setting, links.P, self.d, own=links.own, nodes=self.nodes + 1)
         if links.rule is None and twin.xi.size == links.xi.size:
-            return 2e-8 if _numbers(problem, links) > 1 else 0.0
+            return 2e-8 if _numbers(setting, links) > 1 else 0.0
         if links.rule is not None:
             twin = eqx.tree_at(lambda x: x.rule, twin, as_arrays(normal_rule(2, twin=True)))
         finite = np.nonzero(np.all(np.isfinite(path.q), axis=1))[0]
         points = {finite[0], finite[len(finite) // 2], finite[-1]} if len(finite) else set()
         clouds = [Cloud(*(jnp.asarray(x[t]) for x in path)) for t in points]
-        return max((float(_gap(cloud, args, (problem, twin))) for cloud in clouds), default=0.0)
+        return max((float(_gap(cloud, args, (setting, twin))) for cloud in clouds), default=0.0)
 
-    def _dataset(self, problem: Problem, times: np.ndarray, run: Integration, risks, P, method: str, error: float):
+    def _dataset(
+        self, setting: CommitteeOnePass, times: np.ndarray, run: Integration, risks, P, method: str, error: float
+    ):
         path: Cloud = run.values
-        algorithm: Any = problem.algorithm
-        width = problem.student.width  # type: ignore[union-attr]
+        algorithm, width = setting.algorithm, setting.student.width
         return dataset(
-            problem,
+            setting.problem,
             {
                 "risk": (("time",), risks),
                 "M": (("time", "particle", "teacher"), path.m),
@@ -205,24 +207,26 @@ class HighDimMeanField(AbstractLimit):
         )
 
 
-def _numbers(problem: Problem, links: Interaction) -> int:
-    student, teacher = problem.student.activation, problem.teacher.activation  # type: ignore[union-attr,attr-defined]
+def _numbers(setting: CommitteeOnePass, links: Interaction) -> int:
+    student, teacher = setting.student.activation, setting.teacher.activation
     return max(pair_numbers(student, h, links.rule) for h in (student, teacher))
 
 
-def _method(problem: Problem, links: Interaction) -> str:
+def _method(setting: CommitteeOnePass, links: Interaction) -> str:
     if links.square:
         pairs = "closed form (matrix formula for squares)"
     elif links.rule is not None:
         pairs = f"quadrature: {links.rule.name}"
     else:
-        mixture = _numbers(problem, links) > 1
+        mixture = _numbers(setting, links) > 1
         pairs = "closed form" + (" (logistic functions as mixtures of 10 error functions)" if mixture else "")
     return pairs + (f"; {links.xi.size} Gegenbauer nodes in xi" if links.xi.size > 1 and not links.square else "")
 
 
 @eqx.filter_jit
-def _gap(cloud: Cloud, one: tuple[Problem, Interaction], two: tuple[Problem, Interaction]) -> jax.Array:
+def _gap(
+    cloud: Cloud, one: tuple[CommitteeOnePass, Interaction], two: tuple[CommitteeOnePass, Interaction]
+) -> jax.Array:
     """The largest difference of two drifts."""
     gaps = jax.tree.map(lambda x, y: jnp.max(jnp.abs(x - y)), drift(*one, cloud), drift(*two, cloud))
     return jnp.max(jnp.stack(jax.tree.leaves(gaps)))

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.numerics.gauss.pairs import pair_moments, pair_numbers
 from limitlab.numerics.gauss.rules import GaussianRule, gegenbauer_rule, normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.trees import as_arrays
-from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import error_coefficients
 
 __all__ = ["CHUNK", "Cloud", "Interaction", "cloud_risk", "drift", "interaction"]
@@ -61,13 +61,15 @@ class _Sums(NamedTuple):
     student: jax.Array
 
 
-def interaction(problem: Problem, P: Any, d: float | None, *, own: bool = True, nodes: int = 24, method: str = "auto"):
+def interaction(
+    setting: CommitteeOnePass, P: Any, d: float | None, *, own: bool = True, nodes: int = 24, method: str = "auto"
+):
     """The interaction of a problem at dimension d (None: infinite).
 
     ``method`` "pairs" keeps squares from their matrix formula, "quadrature" takes pair quadrature for any function.
     ``nodes`` is the size of the rule in xi; polynomials need no more than half their degree.
     """
-    student, teacher = problem.need("student", "teacher", by="interaction")
+    student, teacher = setting.student, setting.teacher
     f, g, n = student.activation, teacher.activation, None if d is None else round(d) - teacher.width
     exact = f.terms is not None and g.terms is not None and method != "quadrature"
     terms = f.terms or ()
@@ -105,12 +107,12 @@ def _square_sums(cloud: Cloud, c: jax.Array, links: Interaction) -> _Sums:
     )
 
 
-def _pair_sums(problem: Problem, cloud: Cloud, c: jax.Array, links: Interaction, values: bool) -> _Sums:
+def _pair_sums(setting: CommitteeOnePass, cloud: Cloud, c: jax.Array, links: Interaction, values: bool) -> _Sums:
     """Any activations, pair by pair; a table larger than `CHUNK` is computed in pieces, one after the other.
 
     Without ``values``, which only the risk and a trained second layer need, these are left out and reported as 0.
     """
-    f, g = problem.student.activation, problem.teacher.activation  # type: ignore[union-attr]
+    f, g = setting.student.activation, setting.teacher.activation
     m, q, p = cloud.m, cloud.q, cloud.q.shape[0]
     S = m @ links.P_inverse @ m.T
     Q = jnp.diagonal(S) + q
@@ -160,12 +162,12 @@ def _table(function: Any, rows: int, columns: int, size: int) -> jax.Array:
     return _mapped(function, (i, j), size).reshape(rows, columns, -1)
 
 
-def _sums(problem: Problem, cloud: Cloud, links: Interaction, values: bool) -> tuple[jax.Array, _Sums]:
-    c = error_coefficients(problem, cloud.a)
-    return c, _square_sums(cloud, c, links) if links.square else _pair_sums(problem, cloud, c, links, values)
+def _sums(setting: CommitteeOnePass, cloud: Cloud, links: Interaction, values: bool) -> tuple[jax.Array, _Sums]:
+    c = error_coefficients(setting, cloud.a)
+    return c, _square_sums(cloud, c, links) if links.square else _pair_sums(setting, cloud, c, links, values)
 
 
-def drift(problem: Problem, links: Interaction, cloud: Cloud) -> Cloud:
+def drift(setting: CommitteeOnePass, links: Interaction, cloud: Cloud) -> Cloud:
     r"""Motion of the particles, with the coefficients c of the error :math:`\mathcal E = \sum_C c_C \sigma_C(s_C)`.
 
     .. math::
@@ -178,10 +180,10 @@ def drift(problem: Problem, links: Interaction, cloud: Cloud) -> Cloud:
     On the sphere the radial part is taken out: with :math:`\Phi_i` the motion of
     :math:`Q_{ii} = m_i P^{-1} m_i + q_i`, m loses :math:`m \Phi/2Q` and q loses :math:`q \Phi/Q`, so Q_ii stays.
     """
-    student, algorithm = problem.need("student", "algorithm", by="drift")
+    student, algorithm = setting.student, setting.algorithm
     m, q, a = cloud
     trained = student.second_layer == "trained"
-    _, sums = _sums(problem, cloud, links, values=trained)
+    _, sums = _sums(setting, cloud, links, values=trained)
     dm = a[:, None] * (sums.curvature[:, None] * m + sums.pull)
     dq = 2 * a * (sums.curvature * q + sums.spread)
     if algorithm.spherical:
@@ -192,13 +194,13 @@ def drift(problem: Problem, links: Interaction, cloud: Cloud) -> Cloud:
     return Cloud(dm, dq, da)
 
 
-def cloud_risk(problem: Problem, links: Interaction, cloud: Cloud) -> jax.Array:
+def cloud_risk(setting: CommitteeOnePass, links: Interaction, cloud: Cloud) -> jax.Array:
     r""":math:`R = \tfrac12 (E_\xi E[\bar{\mathcal E}^2] + \Delta)`, the noise floor included."""
-    c, sums = _sums(problem, cloud, links, values=True)
-    p, g, k = len(cloud.q), problem.teacher.activation, links.P.shape[0]  # type: ignore[attr-defined]
+    c, sums = _sums(setting, cloud, links, values=True)
+    p, g, k = len(cloud.q), setting.teacher.activation, links.P.shape[0]
     scale = jnp.diagonal(links.P)
     table = pair_moments(g, g, *jnp.broadcast_arrays(scale[:, None], scale[None, :], links.P), rule=links.rule).value
     own = pair_moments(g, g, scale, scale, scale, same=True, rule=links.rule).value
     table = jnp.where(jnp.eye(k, dtype=bool), own, table)
-    noise = problem.channel.variance  # type: ignore[attr-defined]
+    noise = setting.channel.variance
     return 0.5 * (c[:p] @ (2 * sums.teacher + sums.student) + c[p:] @ table @ c[p:] + noise)

@@ -27,12 +27,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
-from limitlab.macro.mixtures.start import Cloud
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.macro.mixtures.start import Units
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.orthant import MOST, orthant
-from limitlab.problems.activations import Activation
-from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
-from limitlab.problems.problem import Problem
+from limitlab.problems.activations.base import Activation
+from limitlab.problems.inputs.labelled import Widths
 
 __all__ = ["ClosedField", "closed_field", "closed_pull", "closed_risk", "has_closed_form"]
 
@@ -70,21 +70,17 @@ class _Pairs(NamedTuple):
     value: jax.Array
 
 
-def has_closed_form(problem: Problem) -> bool:
+def has_closed_form(setting: LabelledOnePass) -> bool:
     """Whether the inputs are a Gaussian mixture and the activation is made of straight lines."""
-    student = problem.student
-    mixture = isinstance(problem.inputs, (IsotropicMixture, AnisotropicMixture))
-    return mixture and student is not None and student.activation.pieces() is not None
+    return setting.inputs.widths() is not None and setting.student.activation.pieces() is not None
 
 
-def closed_field(problem: Problem, d: int, mirrored: bool) -> ClosedField:
+def closed_field(setting: LabelledOnePass, widths: Widths, d: int, mirrored: bool) -> ClosedField:
     """What the closed gradients of a problem at dimension d need."""
-    inputs, student = problem.inputs, problem.student
-    assert isinstance(inputs, (IsotropicMixture, AnisotropicMixture)) and student is not None
-    telling = d if isinstance(inputs, IsotropicMixture) else inputs.informative(d)
-    tau = 1 + float(inputs.delta) * np.array([[1.0], [-1.0]])
-    variances = np.where(np.arange(d) < telling, tau**2, 1.0)
-    return _field(student.activation, jnp.asarray(variances), mirrored, student.second_layer == "trained")
+    telling = setting.inputs.blocks(d)
+    tau = np.array(widths.taus)[:, None]
+    variances = np.where(np.arange(d) < (d if telling is None else telling), tau**2, 1.0)
+    return _field(setting.student.activation, jnp.asarray(variances), mirrored, setting.trained)
 
 
 def _field(activation: Activation, variances: jax.Array, mirrored: bool, values: bool) -> ClosedField:
@@ -94,7 +90,7 @@ def _field(activation: Activation, variances: jax.Array, mirrored: bool, values:
     return ClosedField(level, tilt, tuple(places), tuple(bends), variances, mirrored, values)
 
 
-def _kinks(field: ClosedField, cloud: Cloud, q: jax.Array) -> _Kinks:
+def _kinks(field: ClosedField, cloud: Units, q: jax.Array) -> _Kinks:
     s = jnp.maximum(jnp.sqrt(q), NARROW)
     c = field.level + field.tilt * cloud.b
     h = (jnp.asarray(field.places)[:, None] - cloud.b) / s
@@ -141,7 +137,7 @@ def _pair(kinks: _Kinks, i, j, rho: jax.Array, values: bool):
     return total(L), (there, back), mixed, product
 
 
-def _pairs(field: ClosedField, units: Cloud, variance: jax.Array, i, j, values: bool) -> tuple[_Kinks, _Pairs]:
+def _pairs(field: ClosedField, units: Units, variance: jax.Array, i, j, values: bool) -> tuple[_Kinks, _Pairs]:
     """The pairs (i, j), i <= j, all others 0; of mirrored units the mean over the images of j (slopes: half the
     difference)."""
     gram = (units.theta * variance) @ units.theta.T
@@ -164,12 +160,12 @@ def _pairs(field: ClosedField, units: Cloud, variance: jax.Array, i, j, values: 
     return kinks, mean._replace(slopes=jnp.tensordot(signs, each.slopes, 1) / len(signs))
 
 
-def _listed(cloud: Cloud) -> Cloud:
+def _listed(cloud: Units) -> Units:
     """All units in one row."""
-    return Cloud(cloud.a.ravel(), cloud.b.ravel(), cloud.theta.reshape(-1, cloud.theta.shape[-1]))
+    return Units(cloud.a.ravel(), cloud.b.ravel(), cloud.theta.reshape(-1, cloud.theta.shape[-1]))
 
 
-def closed_pull(field: ClosedField, cloud: Cloud) -> Cloud:
+def closed_pull(field: ClosedField, cloud: Units) -> Units:
     r""":math:`-\nabla\Psi` at every unit of one cloud: :math:`E[(y - f)\sigma_i], a_i E[(y - f)\sigma'_i],
     a_i E[(y - f)\sigma'_i z]`."""
     units, (images, m) = _listed(cloud), cloud.a.shape
@@ -183,13 +179,13 @@ def closed_pull(field: ClosedField, cloud: Cloud) -> Cloud:
         value, slope, curvature = _alone(kinks)
         pairs = jax.tree.map(lambda x: others * x, pairs)
         bend = (y * curvature - pairs.curvature @ a)[:, None] * theta - pairs.slopes @ (a[:, None] * theta)
-        return Cloud(y * value - pairs.value @ a, a * (y * slope - pairs.mixed @ a), a[:, None] * variance * bend)
+        return Units(y * value - pairs.value @ a, a * (y * slope - pairs.mixed @ a), a[:, None] * variance * bend)
 
     both = jax.vmap(of_class)(LABELS, field.variances)
     return jax.tree.map(lambda x, like: jnp.mean(x, axis=0).reshape(like.shape), both, cloud)
 
 
-def closed_risk(field: ClosedField, clouds: Cloud) -> jax.Array:
+def closed_risk(field: ClosedField, clouds: Units) -> jax.Array:
     r""":math:`\tfrac12 E(y - f_A)(y - f_B)` of two clouds."""
     units, n = _listed(clouds), clouds.a[0].size
     i, j = (x.ravel() for x in np.meshgrid(np.arange(n), n + np.arange(n), indexing="ij"))

@@ -13,15 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.closed import ClosedField, closed_field, closed_pull, closed_risk, has_closed_form
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull, sample_risk
-from limitlab.macro.mixtures.start import Cloud, draw_clouds
+from limitlab.macro.mixtures.start import Units, draw_clouds
 from limitlab.numerics.machine import check_memory
 from limitlab.numerics.ode.integrate import integrate
-from limitlab.problems.inputs import AbstractLabelledInputs, AnisotropicMixture
-from limitlab.problems.problem import Problem
+from limitlab.problems.inputs.labelled import Widths
 
 __all__ = ["PARTICLES", "Plan", "mixture_variables", "solve_mixture"]
 
@@ -60,44 +59,47 @@ class _Flow(eqx.Module):
 class MixturePath(NamedTuple):
     """Clouds at the asked times of the schedule's clock, their risk, and how it ended."""
 
-    clouds: Cloud
+    clouds: Units
     risk: np.ndarray
     status: str
     end: float
     attrs: dict[str, Any]
 
 
-def _pull(field: ClosedField | SampleField, cloud: Cloud) -> Cloud:
+def _pull(field: ClosedField | SampleField, cloud: Units) -> Units:
     return closed_pull(field, cloud) if isinstance(field, ClosedField) else sample_pull(field, cloud)
 
 
-def drift(clouds: Cloud, flow: _Flow) -> Cloud:
+def _risk(field: ClosedField | SampleField, clouds: Units) -> jax.Array:
+    return closed_risk(field, clouds) if isinstance(field, ClosedField) else sample_risk(field, clouds)
+
+
+def drift(clouds: Units, flow: _Flow) -> Units:
     """The motion of both clouds."""
     pull = jax.lax.map(lambda both: _pull(*both), (flow.fields, clouds))
-    return Cloud(
+    return Units(
         flow.rate_a * pull.a - flow.moves_a * flow.decay * clouds.a,
         flow.moves_b * (pull.b - flow.decay * clouds.b),
         pull.theta - flow.decay * clouds.theta,
     )
 
 
-def solve_mixture(problem: Problem, clock: np.ndarray, plan: Plan) -> MixturePath:
+def solve_mixture(setting: LabelledOnePass, clock: np.ndarray, plan: Plan) -> MixturePath:
     """The flow through the asked times of the schedule's clock."""
-    inputs, rule = problem.inputs, problem.algorithm
-    assert isinstance(inputs, AbstractLabelledInputs) and isinstance(rule, OnlineSGD)
+    inputs, rule = setting.inputs, setting.algorithm
     inputs.check(plan.d)
     asked = PARTICLES if plan.particles is None else plan.particles
     if asked < FEWEST:
         raise InputError(f"MeanField.particles must be at least {FEWEST} for mixtures; got {asked}. Use 200.")
     pairs = -(-asked // 4)
     closed = plan.gradients == "closed" or (
-        plan.gradients == "auto" and has_closed_form(problem) and asked <= MOST_CLOSED
+        plan.gradients == "auto" and has_closed_form(setting) and asked <= MOST_CLOSED
     )
     road, noisy = "closed" if closed else "samples", float(rule.temperature) > 0
     images = 1 if closed and not noisy else 2  # noise parts a unit from its image
     _check_size(closed, images * pairs, plan, len(clock))
-    flow, test = _make_flow(problem, plan, closed, images)
-    start = draw_clouds(problem, plan.d, pairs, images, plan.seed)
+    flow, test = _make_flow(setting, plan, inputs.widths() if closed else None, images)
+    start = draw_clouds(setting, plan.d, pairs, images, plan.seed)
     if noisy:
         key = jax.random.fold_in(jax.random.key(plan.seed), 7)
         clouds, status, end, steps = _noisy(flow, start, clock, plan.step, key)
@@ -106,7 +108,7 @@ def solve_mixture(problem: Problem, clock: np.ndarray, plan: Plan) -> MixturePat
         rtol, atol = TOLERANCES[road] if plan.rtol is None else (plan.rtol, 1e-2 * plan.rtol)
         run = integrate(drift, start, clock, flow, rtol=rtol, atol=atol, bound=BOUND, solver="explicit")
         clouds, status, end, steps, pace = run.values, run.status, run.end_time, run.steps, {"rtol": rtol}
-    noise = float(problem.channel.variance)  # type: ignore[attr-defined]
+    noise = float(setting.channel.variance)
     risk = np.asarray(_risks(test, jax.tree.map(jnp.asarray, clouds))) + noise / 2
     attrs = {
         "gradients": road,
@@ -119,20 +121,21 @@ def solve_mixture(problem: Problem, clock: np.ndarray, plan: Plan) -> MixturePat
     return MixturePath(clouds, risk, status, end, attrs)
 
 
-def _make_flow(problem: Problem, plan: Plan, closed: bool, images: int) -> tuple[_Flow, ClosedField | SampleField]:
-    """What drives the clouds, and what their risk is measured on."""
-    student, rule = problem.student, problem.algorithm
-    assert student is not None and isinstance(rule, OnlineSGD)
-    if closed:
-        first = second = test = closed_field(problem, plan.d, mirrored=images == 1)
+def _make_flow(
+    setting: LabelledOnePass, plan: Plan, widths: Widths | None, images: int
+) -> tuple[_Flow, ClosedField | SampleField]:
+    """What drives the clouds, and what their risk is measured on: closed forms where widths are given."""
+    rule = setting.algorithm
+    if widths is not None:
+        first = second = test = closed_field(setting, widths, plan.d, mirrored=images == 1)
     else:
         keys = jax.random.split(jax.random.fold_in(jax.random.key(plan.seed), 6), 3)
-        first, second, test = (sample_field(problem, plan.d, plan.samples, key) for key in keys)
-    trained = student.second_layer == "trained" and float(rule.second_layer_rate) > 0
+        first, second, test = (sample_field(setting, plan.d, plan.samples, key) for key in keys)
+    trained = setting.trained and float(rule.second_layer_rate) > 0
     numbers = (
         float(rule.second_layer_rate) if trained else 0.0,
         float(trained),
-        float(student.bias == "trained"),
+        float(setting.biased),
         float(rule.weight_decay),
         float(rule.temperature),
     )
@@ -141,19 +144,18 @@ def _make_flow(problem: Problem, plan: Plan, closed: bool, images: int) -> tuple
 
 
 @eqx.filter_jit
-def _risks(field: ClosedField | SampleField, path: Cloud) -> jax.Array:
-    risk = closed_risk if isinstance(field, ClosedField) else sample_risk
-    return jax.lax.map(lambda clouds: risk(field, clouds), path)  # type: ignore[arg-type]
+def _risks(field: ClosedField | SampleField, path: Units) -> jax.Array:
+    return jax.lax.map(lambda clouds: _risk(field, clouds), path)
 
 
 @eqx.filter_jit
-def _kicked_steps(flow: _Flow, clouds: Cloud, step: jax.Array, first: jax.Array, count: jax.Array, key) -> Cloud:
+def _kicked_steps(flow: _Flow, clouds: Units, step: jax.Array, first: jax.Array, count: jax.Array, key) -> Units:
     """Euler and Maruyama's steps first, ..., first + count - 1."""
     size = jnp.sqrt(2 * flow.temperature * step)
-    moves = Cloud(flow.moves_a, flow.moves_b, jnp.ones(()))
+    moves = Units(flow.moves_a, flow.moves_b, jnp.ones(()))
 
     def one(k, x):
-        keys = Cloud(*jax.random.split(jax.random.fold_in(key, k), 3))
+        keys = Units(*jax.random.split(jax.random.fold_in(key, k), 3))
         return jax.tree.map(
             lambda x, dx, key, on: x + step * dx + on * size * jax.random.normal(key, x.shape),
             x,
@@ -165,7 +167,7 @@ def _kicked_steps(flow: _Flow, clouds: Cloud, step: jax.Array, first: jax.Array,
     return jax.lax.fori_loop(first, first + count, one, clouds)
 
 
-def _noisy(flow: _Flow, start: Cloud, clock: np.ndarray, step: float, key: jax.Array):
+def _noisy(flow: _Flow, start: Units, clock: np.ndarray, step: float, key: jax.Array):
     """Whole steps of at most the given length between the asked times; NaN after a cloud has run away."""
     path, state, now, done, status = [], start, 0.0, 0, "ok"
     for target in clock:
@@ -190,16 +192,14 @@ def _check_size(closed: bool, units: int, plan: Plan, times: int) -> None:
     )
 
 
-def mixture_variables(problem: Problem, path: MixturePath) -> tuple[dict[str, Any], dict[str, Any]]:
+def mixture_variables(setting: LabelledOnePass, path: MixturePath) -> tuple[dict[str, Any], dict[str, Any]]:
     """Variables and coordinates of a result: of images that move alike one is reported."""
-    inputs, student = problem.inputs, problem.student
-    assert student is not None
     a, b, theta = (x.reshape(len(x), -1, *x.shape[4:]) for x in path.clouds)
     square, coords = np.square(theta), {}
     at = ("time", "particle")
     variables: dict[str, Any] = {"risk": (("time",), path.risk), "status": ((), path.status)}
-    if isinstance(inputs, AnisotropicMixture):
-        k = inputs.informative(theta.shape[2])
+    k = setting.inputs.blocks(theta.shape[2])
+    if k is not None:
         parts = np.stack([square[..., :k].sum(axis=2), square[..., k:].sum(axis=2)], axis=2)
         variables["r"] = ((*at, "block"), np.sqrt(parts))
         variables["alignment"] = (("time",), np.mean(parts[..., 0] / np.maximum(parts.sum(axis=2), 1e-300), axis=1))
@@ -207,8 +207,8 @@ def mixture_variables(problem: Problem, path: MixturePath) -> tuple[dict[str, An
     else:
         variables["r"] = (at, np.sqrt(square.sum(axis=2)))
     variables["weight"] = (("particle",), np.full(a.shape[1], 1 / a.shape[1]))
-    if student.second_layer == "trained" or np.ptp(a[0]) > 0:
+    if setting.trained or np.ptp(a[0]) > 0:
         variables["a"] = (at, a)
-    if student.bias == "trained":
+    if setting.biased:
         variables["b"] = (at, b)
     return variables, coords

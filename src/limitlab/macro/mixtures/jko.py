@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.macro.mixtures.law import Law, Units, make_law, network, norm_speeds, risks, seen
+from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.mixtures.particles import RadialPath
-from limitlab.problems.problem import Problem
 
 __all__ = ["proximal"]
 
@@ -23,8 +22,8 @@ NEWTON = 30
 SMALL = 1e-12
 
 
-def _speed(law: Law, weights: jax.Array, a: jax.Array, decay: jax.Array, r: jax.Array) -> jax.Array:
-    x = Units(a, jnp.zeros_like(a), r[:, None])
+def _speed(law: RadialData, weights: jax.Array, a: jax.Array, decay: jax.Array, r: jax.Array) -> jax.Array:
+    x = RadialUnits(a, jnp.zeros_like(a), r[:, None])
     (value, _, pull), s = seen(law, x)
     error = law.weights * (law.labels - (weights * a) @ value)
     return norm_speeds(law, x, pull, s, error)[:, 0] - decay * r
@@ -89,22 +88,22 @@ def _march(law, weights, a, decay, r, gaps, longest):
 
 @eqx.filter_jit
 def _outputs(law, weights, a, path):
-    return jax.lax.map(lambda r: network(law, Units(a, jnp.zeros_like(a), r[:, None]), weights), path)
+    return jax.lax.map(lambda r: network(law, RadialUnits(a, jnp.zeros_like(a), r[:, None]), weights), path)
 
 
 def proximal(
-    problem: Problem, d: float, clock: np.ndarray, units: Units, weights: np.ndarray, step: float
+    setting: Radial, d: float, clock: np.ndarray, units: RadialUnits, weights: np.ndarray, step: float
 ) -> RadialPath:
     """Proximal steps of length at most ``step`` on the clock of the schedule."""
-    law = make_law(problem, d)
-    a, decay = jnp.asarray(units.a), jnp.asarray(float(problem.algorithm.weight_decay))  # type: ignore[union-attr]
+    law = make_data(setting, d)
+    a, decay = jnp.asarray(units.a), jnp.asarray(float(setting.one_pass.algorithm.weight_decay))
     gaps = jnp.asarray(np.diff(np.append(0.0, clock)))
     r, fine, counts = _march(law, jnp.asarray(weights), a, decay, jnp.asarray(units.r[:, 0]), gaps, jnp.asarray(step))
     f = np.asarray(_outputs(law, jnp.asarray(weights), a, r))
     risk, gone = np.asarray(risks(law, jnp.asarray(f))), ~np.asarray(fine)
     radii = np.where(gone[:, None], np.nan, np.asarray(r))
     still = np.broadcast_to(np.asarray(units.a), radii.shape)
-    path = Units(still, np.zeros_like(radii), radii[:, :, None])
+    path = RadialUnits(still, np.zeros_like(radii), radii[:, :, None])
     end = float(clock[~gone][-1]) if np.any(~gone) else 0.0
     return RadialPath(
         path,

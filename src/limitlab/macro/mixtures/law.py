@@ -18,19 +18,49 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
 from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise
-from limitlab.problems.activations import Activation
-from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
-from limitlab.problems.problem import Problem
+from limitlab.problems.activations.base import Activation
+from limitlab.problems.inputs.labelled import Widths
 
-__all__ = ["Law", "Units", "at_infinity", "make_law", "network", "norm_speeds", "potential", "risk", "risks", "seen"]
+__all__ = [
+    "Radial",
+    "RadialData",
+    "RadialUnits",
+    "at_infinity",
+    "make_data",
+    "network",
+    "norm_speeds",
+    "potential",
+    "risk",
+    "risks",
+    "seen",
+]
 
 PANELS = 4  # of 16 nodes each, for the length of x in a class; dimensions below 10 have sharper features
 
 
-class Units(NamedTuple):
+class Radial(NamedTuple):
+    """One-pass SGD on two classes that differ in width."""
+
+    one_pass: LabelledOnePass
+    widths: Widths
+
+    @property
+    def two_norms(self) -> bool:
+        """Whether the classes differ on some coordinates only."""
+        return self.widths.share is not None
+
+    @property
+    def output_weight(self) -> float:
+        """The second layer, where it is one fixed number."""
+        a = self.one_pass.student.output_weights
+        return 1.0 if a is None else float(a[0])
+
+
+class RadialUnits(NamedTuple):
     """A cloud of units: second layer a (n,), bias b (n,), norms r (n, blocks)."""
 
     a: Any
@@ -38,7 +68,7 @@ class Units(NamedTuple):
     r: Any
 
 
-class Law(eqx.Module):
+class RadialData(eqx.Module):
     """Nodes of the data: lengths of x (J, blocks), labels (J,), weights (J,) that sum to 1; and the smoother."""
 
     lengths: jax.Array
@@ -48,21 +78,19 @@ class Law(eqx.Module):
     smoother: AbstractSmoother
 
 
-def make_law(problem: Problem, d: float, panels: int | None = None) -> Law:
+def make_data(setting: Radial, d: float, panels: int | None = None) -> RadialData:
     """The data of a mixture at dimension d (math.inf allowed)."""
-    inputs, student = problem.inputs, problem.student
-    assert isinstance(inputs, (IsotropicMixture, AnisotropicMixture)) and student is not None
-    taus = np.array([1 + float(inputs.delta), 1 - float(inputs.delta)])
+    taus = np.array(setting.widths.taus)
     length, weight = length_nodes(d, panels or (PANELS if d >= 10 else 4 * PANELS))
     lengths = (taus[:, None] * length).ravel()[:, None]
-    if isinstance(inputs, AnisotropicMixture):
+    if setting.two_norms:
         lengths = np.concatenate([lengths, np.ones_like(lengths)], axis=1)
-    return Law(
+    return RadialData(
         lengths=jnp.asarray(lengths),
         labels=jnp.asarray(np.repeat([1.0, -1.0], len(length))),
         weights=jnp.asarray(np.tile(weight / 2, 2)),
-        noise=jnp.asarray(float(problem.channel.variance)),  # type: ignore[attr-defined]
-        smoother=_smoother(student.activation, d),
+        noise=jnp.asarray(float(setting.one_pass.channel.variance)),
+        smoother=_smoother(setting.one_pass.student.activation, d),
     )
 
 
@@ -76,24 +104,24 @@ def _smoother(activation: Activation, d: float) -> AbstractSmoother:
     return DirectionSmoother(activation.function, activation.derivative, int(d))
 
 
-def seen(law: Law, x: Units) -> tuple[Smoothed, jax.Array]:
+def seen(law: RadialData, x: RadialUnits) -> tuple[Smoothed, jax.Array]:
     """The average unit (n, J), its derivatives in b and in s, and s itself."""
     s = x.r * law.lengths[:, 0] if x.r.shape[1] == 1 else jnp.sqrt(jnp.square(x.r) @ jnp.square(law.lengths).T)
     value, slope, pull = law.smoother(x.b[:, None], s)
     return Smoothed(value, slope, pull if law.smoother.kinked else s * pull), s
 
 
-def network(law: Law, x: Units, weights: jax.Array) -> jax.Array:
+def network(law: RadialData, x: RadialUnits, weights: jax.Array) -> jax.Array:
     """f at the nodes of the data."""
     return (weights * x.a) @ seen(law, x)[0].value
 
 
-def risk(law: Law, f: jax.Array) -> jax.Array:
+def risk(law: RadialData, f: jax.Array) -> jax.Array:
     """Half the mean square error, label noise included."""
     return law.weights @ jnp.square(law.labels - f) / 2 + law.noise / 2
 
 
-def potential(law: Law, f: jax.Array, x: Units) -> jax.Array:
+def potential(law: RadialData, f: jax.Array, x: RadialUnits) -> jax.Array:
     r""":math:`\Psi(\theta; \rho)` of units in the field f of a law rho."""
     return -x.a * (seen(law, x)[0].value @ (law.weights * (law.labels - f)))
 
@@ -106,7 +134,7 @@ def at_infinity(activation: Activation) -> float | None:
     return float(values[:2].mean()) if settled else None
 
 
-def norm_speeds(law: Law, x: Units, pull: jax.Array, s: jax.Array, error: jax.Array) -> jax.Array:
+def norm_speeds(law: RadialData, x: RadialUnits, pull: jax.Array, s: jax.Array, error: jax.Array) -> jax.Array:
     """The motion of the norms (n, blocks) under weighted errors (J,)."""
     if x.r.shape[1] == 1:
         return (x.a * (pull @ (error * law.lengths[:, 0])))[:, None]
@@ -115,6 +143,6 @@ def norm_speeds(law: Law, x: Units, pull: jax.Array, s: jax.Array, error: jax.Ar
 
 
 @eqx.filter_jit
-def risks(law: Law, f: jax.Array) -> jax.Array:
+def risks(law: RadialData, f: jax.Array) -> jax.Array:
     """`risk` along a path (time, J)."""
     return jax.vmap(lambda row: risk(law, row))(f)

@@ -17,13 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.macro.mixtures.law import Law, Units, make_law, network, norm_speeds, risks, seen
+from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.sparse.nodes import second_layer_nodes
 from limitlab.numerics.gauss.rules import hermite, legendre, length_nodes, normal_weights, panel_nodes
 from limitlab.numerics.ode.integrate import integrate
-from limitlab.problems.inputs import AnisotropicMixture
-from limitlab.problems.problem import Problem
-from limitlab.problems.starts import RandomStart
 
 __all__ = ["ORDER", "RadialPath", "follow", "start_units", "unresolved"]
 
@@ -32,9 +29,9 @@ FEATURES = 8  # data nodes at which panels are looked at
 
 
 class RadialPath(NamedTuple):
-    """Units and outputs at the asked times, and how it ended."""
+    """RadialUnits and outputs at the asked times, and how it ended."""
 
-    units: Units  # a (time, n), b (time, n), r (time, n, blocks)
+    units: RadialUnits  # a (time, n), b (time, n), r (time, n, blocks)
     weights: np.ndarray  # (n,)
     f: np.ndarray  # (time, J)
     risk: np.ndarray
@@ -44,7 +41,7 @@ class RadialPath(NamedTuple):
 
 
 class _Flow(eqx.Module):
-    law: Law
+    law: RadialData
     weights: jax.Array
     second_rate: jax.Array
     bias_rate: jax.Array
@@ -52,30 +49,28 @@ class _Flow(eqx.Module):
 
 
 def start_units(
-    problem: Problem, d: float, level: int, edges: np.ndarray | None = None
-) -> tuple[Units, np.ndarray, bool]:
+    setting: Radial, d: float, level: int, edges: np.ndarray | None = None
+) -> tuple[RadialUnits, np.ndarray, bool]:
     """Nodes of the law of units at time 0, their weights, and whether no finer rule exists.
 
     ``level`` panels of 12 nodes in the norm, or those between given ``edges`` of |w|/scale.
     """
-    student, start = problem.student, problem.start
-    assert student is not None and isinstance(start, RandomStart)
-    a, a_weights, _, exact = second_layer_nodes(problem, level)
-    if start.sphere or math.isinf(d):
+    neurons, share = setting.one_pass.neurons, setting.widths.share
+    a, a_weights, _, exact = second_layer_nodes(neurons, level)
+    if neurons.sphere or math.isinf(d):
         r, r_weights = np.ones(1), np.ones(1)
     else:
         (r, r_weights), exact = length_nodes(d, level if edges is None else edges, ORDER), False
     b, b_weights = np.zeros(1), np.ones(1)
-    if student.bias == "trained" and float(start.bias_scale) > 0:
+    if setting.one_pass.biased and float(neurons.bias_scale) > 0:
         b, b_weights = _normal_rule(level, len(a))
-        b, exact = float(start.bias_scale) * b, False
-    grid = [axis.ravel() for axis in np.meshgrid(a, b, float(start.scale) * r, indexing="ij")]
+        b, exact = float(neurons.bias_scale) * b, False
+    grid = [axis.ravel() for axis in np.meshgrid(a, b, float(neurons.scale) * r, indexing="ij")]
     weights = (a_weights[:, None, None] * b_weights[:, None] * r_weights).ravel()
     norms = grid[2][:, None]
-    if isinstance(problem.inputs, AnisotropicMixture):
-        share = float(problem.inputs.fraction)
+    if share is not None:
         norms = norms * np.sqrt([share, 1 - share])
-    return Units(grid[0], grid[1], norms), weights, exact
+    return RadialUnits(grid[0], grid[1], norms), weights, exact
 
 
 def _normal_rule(level: int, others: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,7 +81,7 @@ def _normal_rule(level: int, others: int) -> tuple[np.ndarray, np.ndarray]:
     return x, normal_weights(x, dx)
 
 
-def unresolved(path: RadialPath, law: Law) -> np.ndarray:
+def unresolved(path: RadialPath, law: RadialData) -> np.ndarray:
     """An estimate of the error that each panel of 12 norms makes in f, the worst over all times.
 
     Gauss rules of 12 nodes are exact to degree 23: if the last Legendre coefficients of a panel are a share e of the
@@ -97,7 +92,7 @@ def unresolved(path: RadialPath, law: Law) -> np.ndarray:
     analysis = (np.arange(ORDER) + 0.5)[:, None] * basis.T * w
     nodes = np.unique(np.linspace(0, len(law.labels) - 1, FEATURES).astype(int))
     few = eqx.tree_at(lambda y: y.lengths, law, law.lengths[nodes])
-    units = Units(*map(jnp.asarray, path.units))
+    units = RadialUnits(*map(jnp.asarray, path.units))
     values = np.nan_to_num(np.asarray(_values(few, units)))  # (time, n, features)
     shaped = values.reshape(len(values), -1, ORDER, values.shape[-1])
     c = np.abs(np.einsum("kq,tpqf->tpkf", analysis, shaped))
@@ -107,17 +102,17 @@ def unresolved(path: RadialPath, law: Law) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _values(law: Law, path: Units) -> jax.Array:
+def _values(law: RadialData, path: RadialUnits) -> jax.Array:
     return jax.lax.map(lambda x: seen(law, x)[0].value, path)
 
 
-def drift(x: Units, flow: _Flow) -> Units:
+def drift(x: RadialUnits, flow: _Flow) -> RadialUnits:
     """The motion of the units."""
     inside = x._replace(r=jnp.maximum(x.r, 0.0))
     (value, slope, pull), s = seen(flow.law, inside)
     error = flow.law.weights * (flow.law.labels - (flow.weights * x.a) @ value)
     speed = norm_speeds(flow.law, inside, pull, s, error) - flow.decay * inside.r
-    return Units(
+    return RadialUnits(
         flow.second_rate * (value @ error) - jnp.where(flow.second_rate > 0, flow.decay, 0.0) * x.a,
         flow.bias_rate * (x.a * (slope @ error) - flow.decay * x.b),
         jnp.where(x.r <= 0, jnp.maximum(speed, 0.0), speed),
@@ -125,23 +120,25 @@ def drift(x: Units, flow: _Flow) -> Units:
 
 
 @eqx.filter_jit
-def _outputs(law: Law, weights: jax.Array, path: Units) -> jax.Array:
+def _outputs(law: RadialData, weights: jax.Array, path: RadialUnits) -> jax.Array:
     return jax.lax.map(lambda x: network(law, x, weights), path)
 
 
-def follow(problem: Problem, d: float, clock: np.ndarray, units: Units, weights: np.ndarray, rtol: float) -> RadialPath:
+def follow(
+    setting: Radial, d: float, clock: np.ndarray, units: RadialUnits, weights: np.ndarray, rtol: float
+) -> RadialPath:
     """Integrate the flow of given units through the asked times of the schedule's clock."""
-    student, rule = problem.student, problem.algorithm
-    assert student is not None
-    law = make_law(problem, d)
+    one, law = setting.one_pass, make_data(setting, d)
     flow = _Flow(
         law,
         jnp.asarray(weights),
-        jnp.asarray(float(rule.second_layer_rate) if student.second_layer == "trained" else 0.0),  # type: ignore[union-attr]
-        jnp.asarray(1.0 if student.bias == "trained" else 0.0),
-        jnp.asarray(float(rule.weight_decay)),  # type: ignore[union-attr]
+        jnp.asarray(float(one.algorithm.second_layer_rate) if one.trained else 0.0),
+        jnp.asarray(1.0 if one.biased else 0.0),
+        jnp.asarray(float(one.algorithm.weight_decay)),
     )
-    run = integrate(drift, Units(*map(jnp.asarray, units)), clock, flow, rtol=rtol, atol=1e-2 * rtol, solver="explicit")
+    run = integrate(
+        drift, RadialUnits(*map(jnp.asarray, units)), clock, flow, rtol=rtol, atol=1e-2 * rtol, solver="explicit"
+    )
     path = run.values._replace(r=np.maximum(run.values.r, 0.0))
-    f = np.asarray(_outputs(law, flow.weights, Units(*map(jnp.asarray, path))))
+    f = np.asarray(_outputs(law, flow.weights, RadialUnits(*map(jnp.asarray, path))))
     return RadialPath(path, weights, f, np.asarray(risks(law, jnp.asarray(f))), run.status, run.end_time, run.steps)

@@ -9,17 +9,17 @@ import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.one_pass.schedules import off_the_clock, on_the_clock
-from limitlab.algorithms.requirements import check_labelled
-from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.mixtures.jko import proximal
-from limitlab.macro.mixtures.law import make_law
+from limitlab.macro.mixtures.law import Radial, make_data
 from limitlab.macro.mixtures.particles import ORDER, RadialPath, follow, start_units, unresolved
 from limitlab.macro.mixtures.volumes import VolumePath, entropy, make_grid, spread, start_masses
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.rules import length_edges
 from limitlab.numerics.machine import check_memory
-from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
@@ -102,53 +102,58 @@ class RadialFlow(AbstractLimit):
                     name, field, getattr(self, field), low=0, open_low=True, remedy="Use a positive one, or None."
                 )
 
-    def check(self, problem: Problem) -> None:
-        name = type(self).__name__
-        check_labelled(name, problem)
+    def setting(self, problem: Problem, asked: Asked) -> Radial:
+        return self.radial(LabelledOnePass.of(problem, asked), asked)
 
-        def fail(needed: str, came: object, remedy: str) -> None:
-            raise LimitUndefinedError(f"{name} needs {needed}; got {came}. {remedy}")
-
-        inputs, student, T = problem.inputs, problem.student, float(problem.algorithm.temperature)  # type: ignore
-        assert student is not None
-        if not isinstance(inputs, (IsotropicMixture, AnisotropicMixture)):
-            fail("an isotropic or anisotropic mixture", repr(inputs), "Use MeanField(d=...) for samplers of your own.")
-        two_norms = isinstance(inputs, AnisotropicMixture)
-        if two_norms and math.isfinite(self.d):
-            fail("infinite dimension for an anisotropic mixture", f"d={self.d}", f"Use MeanField(d={int(self.d)}).")
+    def radial(self, one_pass: LabelledOnePass, asked: Asked) -> Radial:
+        """What this limit asks besides."""
+        inputs, student, T = one_pass.inputs, one_pass.student, float(one_pass.algorithm.temperature)
+        widths = inputs.widths()
+        if widths is None:
+            asked.refuse(
+                "an isotropic or anisotropic mixture", inputs, "Use MeanField(d=...) for samplers of your own."
+            )
+        setting = Radial(one_pass, widths)
+        if setting.two_norms and math.isfinite(self.d):
+            asked.refuse(
+                "infinite dimension for an anisotropic mixture", f"d={self.d}", f"Use MeanField(d={int(self.d)})."
+            )
         if self.d == 1 and student.activation.pieces() is not None:
-            fail("d >= 2 for an activation with kinks", "d=1", "Use MeanField(d=1).")
+            asked.refuse("d >= 2 for an activation with kinks", "d=1", "Use MeanField(d=1).")
         if T > 0 and math.isinf(self.d):
-            fail("a finite dimension at temperature > 0", "d=inf", "Noise moves |w|^2 by d: use RadialFlow(d=40).")
-        method = self._method(problem)
+            asked.refuse(
+                "a finite dimension at temperature > 0", "d=inf", "Noise moves |w|^2 by d: use RadialFlow(d=40)."
+            )
+        method = self._method(setting)
         if T > 0 and method != "volumes":
-            fail('method="volumes" at temperature > 0', f"method={method!r}", "Leave method out.")
-        a = student.output_weights
-        plain = student.second_layer == "fixed" and student.bias == "none" and not two_norms
-        plain = plain and (np.ptp(a) == 0 if a is not None else problem.start.second_layer == "ones")  # type: ignore
+            asked.refuse('method="volumes" at temperature > 0', f"method={method!r}", "Leave method out.")
+        neurons = one_pass.neurons
+        alike = neurons.layer == "ones" if neurons.given is None else np.ptp(neurons.given) == 0
+        plain = alike and not (one_pass.trained or one_pass.biased or setting.two_norms)
         if method != "particles" and not plain:
-            fail(
+            asked.refuse(
                 f"one fixed output weight, no bias and an isotropic mixture for method={method!r}",
                 f"second_layer={student.second_layer!r}, bias={student.bias!r}, {type(inputs).__name__}",
                 'Use method="particles" (temperature 0), or MeanField.',
             )
+        return setting
 
-    def _method(self, problem: Problem) -> str:
-        noisy = float(problem.algorithm.temperature) > 0  # type: ignore[union-attr]
+    def _method(self, setting: Radial) -> str:
+        noisy = float(setting.one_pass.algorithm.temperature) > 0
         return self.method or ("volumes" if noisy else "particles")
 
-    def solve(self, problem: Problem, times: np.ndarray):
-        clock = on_the_clock(problem.algorithm.schedule, times)  # type: ignore[union-attr]
-        method = self._method(problem)
+    def solve(self, setting: Radial, times: np.ndarray):
+        clock = on_the_clock(setting.one_pass.algorithm.schedule, times)
+        method = self._method(setting)
         self._check_memory(method, len(times))
         if method == "volumes":
-            return self._volumes(problem, times, clock)
+            return self._volumes(setting, times, clock)
         if method == "jko":
-            units, weights, _ = start_units(problem, self.d, self._levels()[0] if self.nodes else JKO_LEVEL)
+            units, weights, _ = start_units(setting, self.d, self._levels()[0] if self.nodes else JKO_LEVEL)
             step = self.step or STEP
-            run = proximal(problem, self.d, clock, units, weights, step)
-            return self._dataset(problem, times, clock, run, {"step": step})
-        run, error = self._refined(problem, clock)
+            run = proximal(setting, self.d, clock, units, weights, step)
+            return self._dataset(setting, times, clock, run, {"step": step})
+        run, error = self._refined(setting, clock)
         if error is not None and error > max(WORRY, self.tolerance):
             warnings.warn(
                 f"RadialFlow: refining the nodes still moves the risk by {error:.1e} at the finest rule; trust that "
@@ -156,7 +161,7 @@ class RadialFlow(AbstractLimit):
                 AccuracyWarning,
                 stacklevel=4,
             )
-        return self._dataset(problem, times, clock, run, {"node_error": error, "rtol": self.rtol})
+        return self._dataset(setting, times, clock, run, {"node_error": error, "rtol": self.rtol})
 
     def _check_memory(self, method: str, times: int) -> None:
         """Cells or nodes times the nodes of the data, with the stages of a step or the columns of a Jacobian."""
@@ -168,14 +173,14 @@ class RadialFlow(AbstractLimit):
     def _levels(self) -> tuple[int, ...]:
         return LEVELS if self.nodes is None else (self.nodes // ORDER,)
 
-    def _refined(self, problem: Problem, clock: np.ndarray) -> tuple[RadialPath, float | None]:
+    def _refined(self, setting: Radial, clock: np.ndarray) -> tuple[RadialPath, float | None]:
         """The path at the first rule whose risk differs from the last one's by less than the tolerance."""
-        units, weights, exact = start_units(problem, self.d, self._levels()[0])
-        run = follow(problem, self.d, clock, units, weights, self.rtol)
+        units, weights, exact = start_units(setting, self.d, self._levels()[0])
+        run = follow(setting, self.d, clock, units, weights, self.rtol)
         if exact or self.nodes is not None:
             return run, 0.0 if exact else None
         one = len(np.unique(units.a)) == 1 and len(np.unique(units.b)) == 1
-        runs = self._split(problem, clock, run) if one else self._doubled(problem, clock)
+        runs = self._split(setting, clock, run) if one else self._doubled(setting, clock)
         error = None
         for finer in runs:
             gap = np.abs(finer.risk - run.risk)
@@ -185,29 +190,29 @@ class RadialFlow(AbstractLimit):
                 break
         return run, error
 
-    def _doubled(self, problem: Problem, clock: np.ndarray) -> Iterator[RadialPath]:
+    def _doubled(self, setting: Radial, clock: np.ndarray) -> Iterator[RadialPath]:
         """Ever finer products of rules in a, b and the norm."""
         for level in self._levels()[1:]:
-            units, weights, _ = start_units(problem, self.d, level)
+            units, weights, _ = start_units(setting, self.d, level)
             if len(weights) > MOST_UNITS:
                 return
-            yield follow(problem, self.d, clock, units, weights, self.rtol)
+            yield follow(setting, self.d, clock, units, weights, self.rtol)
 
-    def _split(self, problem: Problem, clock: np.ndarray, run: RadialPath) -> Iterator[RadialPath]:
+    def _split(self, setting: Radial, clock: np.ndarray, run: RadialPath) -> Iterator[RadialPath]:
         """All panels of the norm doubled once, then those quartered that a separatrix has torn apart."""
-        law, edges = make_law(problem, self.d), length_edges(self.d, 2 * self._levels()[0])
+        law, edges = make_data(setting, self.d), length_edges(self.d, 2 * self._levels()[0])
         for _ in range(SPLITS):
-            units, weights, _ = start_units(problem, self.d, 1, edges)
+            units, weights, _ = start_units(setting, self.d, 1, edges)
             if len(weights) > MOST_UNITS:
                 return
-            run = follow(problem, self.d, clock, units, weights, self.rtol)
+            run = follow(setting, self.d, clock, units, weights, self.rtol)
             yield run
             errors = unresolved(run, law)
             torn = errors > max(0.1 * self.tolerance / len(errors), 1e-3 * float(np.max(errors)))
             cuts = [edges[:-1][torn] + share * np.diff(edges)[torn] for share in (0.25, 0.5, 0.75)]
             edges = np.sort(np.concatenate([edges, *cuts]))
 
-    def _dataset(self, problem: Problem, times, clock, run: RadialPath, attrs: dict[str, Any]):
+    def _dataset(self, setting: Radial, times, clock, run: RadialPath, attrs: dict[str, Any]):
         two_norms = run.units.r.shape[2] == 2
         variables = {
             "risk": (("time",), run.risk),
@@ -218,19 +223,18 @@ class RadialFlow(AbstractLimit):
         }
         if not two_norms:
             variables["r"] = (("time", "particle"), run.units.r[:, :, 0])
-        assert problem.student is not None
-        if problem.student.second_layer == "trained" or np.ptp(run.units.a[0]) > 0:
+        if setting.one_pass.trained or np.ptp(run.units.a[0]) > 0:
             variables["a"] = (("time", "particle"), run.units.a)
-        if problem.student.bias == "trained":
+        if setting.one_pass.biased:
             variables["b"] = (("time", "particle"), run.units.b)
         if two_norms:
             square = np.square(run.units.r)
             variables["alignment"] = (("time",), (square[:, :, 0] / square.sum(axis=2)) @ run.weights)
         coords = {"time": times, **({"block": ["informative", "other"]} if two_norms else {})}
-        return self._stamped(problem, variables, coords, run.steps, attrs)
+        return self._stamped(setting, variables, coords, run.steps, attrs)
 
-    def _volumes(self, problem: Problem, times: np.ndarray, clock: np.ndarray):
-        run, centres, reach = self._spread(problem, clock)
+    def _volumes(self, setting: Radial, times: np.ndarray, clock: np.ndarray):
+        run, centres, reach = self._spread(setting, clock)
         width = centres[1] - centres[0]
         attrs = {"cells": self.cells, "reach": reach, "mass_error": run.mass_error}
         if run.status == "failed":
@@ -241,33 +245,33 @@ class RadialFlow(AbstractLimit):
             "status": ((), run.status),
             "end_time": ((), off_the_clock(clock, times, run.end)),
         }
-        rule: Any = problem.algorithm
+        rule = setting.one_pass.algorithm
         if math.isfinite(self.d):
             chaos = entropy(run.masses, centres, self.d)
             size = run.masses @ np.square(centres)
             variables["entropy"] = (("time",), chaos)
             energy = run.risk + float(rule.weight_decay) * size / 2 - float(rule.temperature) * chaos
             variables["free_energy"] = (("time",), energy)
-        return self._stamped(problem, variables, {"time": times, "radius": centres}, run.steps, attrs)
+        return self._stamped(setting, variables, {"time": times, "radius": centres}, run.steps, attrs)
 
-    def _spread(self, problem: Problem, clock: np.ndarray) -> tuple[VolumePath, np.ndarray, float]:
-        scale = float(problem.start.scale)  # type: ignore[union-attr]
-        reach = self.reach or 1.5 * scale * (1 + 6 / math.sqrt(self.d))
+    def _spread(self, setting: Radial, clock: np.ndarray) -> tuple[VolumePath, np.ndarray, float]:
+        neurons = setting.one_pass.neurons
+        reach = self.reach or 1.5 * float(neurons.scale) * (1 + 6 / math.sqrt(self.d))
         for _ in range(STRETCHES):
-            grid = make_grid(problem, self.d, self.cells, reach)
-            masses = start_masses(problem, self.d, self.cells, reach)
+            grid = make_grid(setting, self.d, self.cells, reach)
+            masses = start_masses(neurons, self.d, self.cells, reach)
             run = spread(grid, masses, clock, self.step or reach / self.cells)
             if run.status != "failed" or self.reach is not None:
                 break
             reach *= 1.4
         return run, np.asarray(grid.centres), reach
 
-    def _stamped(self, problem: Problem, variables, coords, steps: int, attrs: dict[str, Any]):
+    def _stamped(self, setting: Radial, variables, coords, steps: int, attrs: dict[str, Any]):
         return dataset(
-            problem,
+            setting.one_pass.problem,
             variables,
             coords,
             method=type(self).__name__,
             reference=self.reference,
-            attrs={"d": self.d, "road": self._method(problem), "steps": steps, **attrs},
+            attrs={"d": self.d, "road": self._method(setting), "steps": steps, **attrs},
         )

@@ -10,11 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from limitlab.macro.mixtures.start import Cloud
-from limitlab.problems.activations import Activation
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.errors import InputError
+from limitlab.macro.mixtures.start import Units
+from limitlab.problems.activations.base import Activation
 from limitlab.problems.base import CHUNK
-from limitlab.problems.inputs import AbstractLabelledInputs
-from limitlab.problems.problem import Problem
 
 __all__ = ["SampleField", "sample_field", "sample_pull", "sample_risk"]
 
@@ -36,19 +36,20 @@ class SampleField(eqx.Module):
         return self.z.reshape(-1, size, self.z.shape[1]), self.y.reshape(-1, size)
 
 
-def sample_field(problem: Problem, d: int, samples: int, key: jax.Array) -> SampleField:
+def sample_field(setting: LabelledOnePass, d: int, samples: int, key: jax.Array) -> SampleField:
     """So many fixed inputs (of a mixture with their mirror images, half of each class)."""
-    inputs, student = problem.inputs, problem.student
-    assert isinstance(inputs, AbstractLabelledInputs) and student is not None
+    inputs = setting.inputs
     drawn = inputs.test_points(key, samples, d)
     x, y = drawn.x, drawn.y
+    if y is None:
+        raise InputError(f"{type(inputs).__name__}.test_points must bring labels; they have none.")
     if drawn.mirrored:
         x, y = jnp.concatenate([x, -x]), jnp.concatenate([y, y])
     z = jnp.concatenate([jnp.sqrt(float(d)) * x, jnp.ones((len(y), 1))], axis=1)
-    return SampleField(student.activation, z, y, student.second_layer == "trained")
+    return SampleField(setting.student.activation, z, y, setting.trained)
 
 
-def sample_pull(field: SampleField, cloud: Cloud) -> Cloud:
+def sample_pull(field: SampleField, cloud: Units) -> Units:
     r""":math:`-\nabla\Psi` at every unit of one cloud, as `closed_pull`, without its own part of f."""
     a, b, theta = cloud
     images, m, d = theta.shape
@@ -68,10 +69,10 @@ def sample_pull(field: SampleField, cloud: Cloud) -> Cloud:
     zero = (jnp.zeros(images * m), jnp.zeros_like(rows))
     da, moved = (x / len(field.y) for x in jax.lax.scan(add, zero, field.pieces(images * m))[0])
     moved = a[..., None] * moved.reshape(images, m, d + 1)
-    return Cloud(da.reshape(a.shape), moved[..., d], moved[..., :d])
+    return Units(da.reshape(a.shape), moved[..., d], moved[..., :d])
 
 
-def sample_risk(field: SampleField, clouds: Cloud) -> jax.Array:
+def sample_risk(field: SampleField, clouds: Units) -> jax.Array:
     r""":math:`\tfrac12 E(y - f_A)(y - f_B)` of two clouds on the samples."""
     value_of, _ = field.activation.unit_functions()
     n, d = clouds.a[0].size, clouds.theta.shape[-1]

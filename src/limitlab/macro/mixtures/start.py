@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-from limitlab.problems.problem import Problem
-from limitlab.problems.starts import RandomStart
+from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.problems.starts.neurons import Neurons
 
-__all__ = ["Cloud", "draw_clouds"]
+__all__ = ["Units", "draw_clouds"]
 
 
-class Cloud(NamedTuple):
+class Units(NamedTuple):
     """Units: second layer a (..., images, m), biases b (..., images, m), theta = w/sqrt(d) (..., images, m, d).
 
     Units of the same index m are mirror images at the start; ``images`` is 1 if the second ones need not be held
@@ -30,27 +30,26 @@ class Cloud(NamedTuple):
     theta: Any
 
 
-def draw_clouds(problem: Problem, d: int, pairs: int, images: int, seed: int) -> Cloud:
+def draw_clouds(setting: LabelledOnePass, d: int, pairs: int, images: int, seed: int) -> Units:
     """Two clouds of so many pairs at time 0, with or without the second image of each."""
-    clouds = [_draw(problem, d, pairs, key) for key in jax.random.split(jax.random.fold_in(jax.random.key(seed), 5))]
+    clouds = [_draw(setting, d, pairs, key) for key in jax.random.split(jax.random.fold_in(jax.random.key(seed), 5))]
     a, b, theta = (np.stack(x)[:, None] for x in zip(*clouds, strict=True))
     signs = np.array([1.0, -1.0])[:images, None, None]
     a, b = (jnp.asarray(np.broadcast_to(x, (2, images, pairs))) for x in (a, b))
-    return Cloud(a, b, jnp.asarray(signs * theta))
+    return Units(a, b, jnp.asarray(signs * theta))
 
 
-def _draw(problem: Problem, d: int, pairs: int, key: jax.Array) -> tuple[np.ndarray, ...]:
-    student, start = problem.student, problem.start
-    assert student is not None and isinstance(start, RandomStart)
+def _draw(setting: LabelledOnePass, d: int, pairs: int, key: jax.Array) -> tuple[np.ndarray, ...]:
+    neurons = setting.neurons
     keys = jax.random.split(key, 4)
     direction = np.asarray(jax.random.normal(keys[0], (pairs, d)))
     direction = direction / np.linalg.norm(direction, axis=1, keepdims=True)
-    norm = np.ones(pairs) if start.sphere else np.sqrt(2 * gammaincinv(d / 2, _strata(keys[1], pairs)) / d)
-    a = _second_layer(student.output_weights, start.second_layer, _strata(keys[2], pairs))
+    norm = np.ones(pairs) if neurons.sphere else np.sqrt(2 * gammaincinv(d / 2, _strata(keys[1], pairs)) / d)
+    a = _second_layer(neurons, _strata(keys[2], pairs))
     b = np.zeros(pairs)
-    if student.bias == "trained":
-        b = float(start.bias_scale) * ndtri(_strata(keys[3], pairs))
-    return a, b, float(start.scale) * norm[:, None] * direction
+    if setting.biased:
+        b = float(neurons.bias_scale) * ndtri(_strata(keys[3], pairs))
+    return a, b, float(neurons.scale) * norm[:, None] * direction
 
 
 def _strata(key: jax.Array, count: int) -> np.ndarray:
@@ -60,8 +59,9 @@ def _strata(key: jax.Array, count: int) -> np.ndarray:
     return (np.asarray(jax.random.permutation(key_order, count)) + inside) / count
 
 
-def _second_layer(given: np.ndarray | None, law: str, u: np.ndarray) -> np.ndarray:
+def _second_layer(neurons: Neurons, u: np.ndarray) -> np.ndarray:
     """The quantiles u of the law of a."""
+    given, law = neurons.given, neurons.layer
     if given is not None:
         return np.sort(given)[np.minimum((u * len(given)).astype(int), len(given) - 1)]
     if law == "rademacher":

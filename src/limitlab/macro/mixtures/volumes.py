@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammainc, gammaln
 
-from limitlab.macro.mixtures.law import Law, Units, make_law, risk, seen
-from limitlab.problems.problem import Problem
+from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, risk, seen
+from limitlab.problems.starts.neurons import Neurons
 
 __all__ = ["Grid", "VolumePath", "entropy", "make_grid", "spread", "start_masses"]
 
@@ -33,7 +33,7 @@ MOST_STEPS = 5_000_000
 class Grid(eqx.Module):
     """Cells of one width: features of centres (K, J), of inner edges (K - 1, J), and what else pulls there."""
 
-    law: Law
+    law: RadialData
     centres: jax.Array  # (K,)
     features: jax.Array  # (K, J): the average unit
     pulls: jax.Array  # (K - 1, J): its derivative in r
@@ -54,15 +54,15 @@ class VolumePath(NamedTuple):
     mass_error: float
 
 
-def make_grid(problem: Problem, d: float, cells: int, reach: float) -> Grid:
+def make_grid(setting: Radial, d: float, cells: int, reach: float) -> Grid:
     """Cells on [0, reach]."""
-    law, rule = make_law(problem, d), problem.algorithm
+    law, rule = make_data(setting, d), setting.one_pass.algorithm
     width = reach / cells
     centres, edges = (np.arange(cells) + 0.5) * width, np.arange(1, cells) * width
-    a = 1.0 if problem.student.output_weights is None else float(problem.student.output_weights[0])  # type: ignore[union-attr]
+    a = setting.output_weight
     (value, _, _), _ = _seen(law, _units(centres))
     (_, _, pull), _ = _seen(law, _units(edges))
-    T, decay = float(rule.temperature), float(rule.weight_decay)  # type: ignore[union-attr]
+    T, decay = float(rule.temperature), float(rule.weight_decay)
     outward = -decay * edges + (T * (d - 1) / edges if T > 0 else 0.0)
     return Grid(
         law,
@@ -78,14 +78,14 @@ def make_grid(problem: Problem, d: float, cells: int, reach: float) -> Grid:
 _seen = eqx.filter_jit(seen)
 
 
-def _units(r: np.ndarray) -> Units:
-    return Units(jnp.ones(len(r)), jnp.zeros(len(r)), jnp.asarray(r)[:, None])
+def _units(r: np.ndarray) -> RadialUnits:
+    return RadialUnits(jnp.ones(len(r)), jnp.zeros(len(r)), jnp.asarray(r)[:, None])
 
 
-def start_masses(problem: Problem, d: float, cells: int, reach: float) -> np.ndarray:
+def start_masses(neurons: Neurons, d: float, cells: int, reach: float) -> np.ndarray:
     """The start's mass in each cell; a point mass is shared by the two nearest centres."""
-    scale, width = float(problem.start.scale), reach / cells  # type: ignore[union-attr]
-    if math.isinf(d) or problem.start.sphere:  # type: ignore[union-attr]
+    scale, width = float(neurons.scale), reach / cells
+    if math.isinf(d) or neurons.sphere:
         place = scale / width - 0.5
         left = int(np.clip(math.floor(place), 0, cells - 2))
         share = float(np.clip(place - left, 0.0, 1.0))

@@ -1,6 +1,6 @@
 """Overlap equations of several problems that differ in numbers only, in one compiled call."""
 
-import threading
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,29 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.errors import InputError, LimitlabError
-from limitlab.macro.overlaps.overlap_ode import (
-    OverlapODE,
-    Start,
-    _flow,
-    motion,
-    quadrature_error,
-    start_of,
-    tolerance,
-    warn_of_error,
-)
-from limitlab.numerics.checks import check_times
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass, committee_parts
+from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.macro.overlaps.drift import Crowds, crowds, flow, motion, quadrature_error, tolerance, warn_of_error
 from limitlab.numerics.gauss.erf import erf_moments
 from limitlab.numerics.gauss.fields import AbstractFieldSum, ClosedSum, FieldMoments, QuadratureSum
 from limitlab.numerics.ode.integrate import Integration, integrate_many
 from limitlab.numerics.trees import NUMBERS, as_arrays
-from limitlab.problems.networks import Committee
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
-from limitlab.results.points import Point
-from limitlab.states.overlaps import Overlaps, error_coefficients, error_sum, family_risks
+from limitlab.results.points import Table
+from limitlab.states.overlaps import Overlaps, error_coefficients, error_sum, family_risks, limit_overlaps
 
-__all__ = ["family", "family_key"]
+__all__ = ["How", "Member", "kin", "solve_many"]
 
 DIMS = {
     "risk": ("time",),
@@ -41,124 +31,137 @@ DIMS = {
     "status": (),
     "end_time": (),
 }
-KEPT = 4096  # members that are remembered between the question for their key and the call
 LIGHT = 2**12  # four-field moments of a drift up to which several problems move side by side
+ASKED = Asked("OverlapODE")
+
+
+class How(NamedTuple):
+    """Tolerance, Gaussian moments and integrator, as `OverlapODE` has them."""
+
+    rtol: float
+    method: str
+    solver: str
 
 
 class Member(NamedTuple):
-    """A problem, its numbers, where it starts, and the key of its family."""
+    """The result of one problem, and what made it: name and error of the moments, integrator, steps."""
 
-    problem: Problem
-    numbers: list
-    start: Start
-    key: Hashable
-
-
-def family_key(limit: OverlapODE, problem: Problem) -> Hashable | None:
-    """Equal for problems that may share a call of `family`; None if the problem has to be solved alone."""
-    member = _member(limit, problem)
-    return None if member is None else member.key
+    variables: Table
+    coords: Table
+    made: tuple[str, float, str, int]
 
 
-_recent: dict[int, Member] = {}
-_door = threading.Lock()
+def kin(problem: Problem) -> Hashable | None:
+    """Equal for problems that differ in numbers only; None if the problem has to be solved alone."""
+    apart = _apart(problem)
+    return None if apart is None else apart[1]
 
 
-def _member(limit: OverlapODE, problem: Problem) -> Member | None:
-    if limit.d is not None or limit.solver == "implicit":
+def _apart(problem: Problem) -> tuple[list, Hashable] | None:
+    """The numbers of a problem, and what is left of it."""
+    try:
+        parts = committee_parts(problem, ASKED)
+    except LimitUndefinedError:
         return None
-    member = _recent.get(id(problem))
-    if member is None or member.problem is not problem:
-        member = _new_member(problem)
-        if member is not None:
-            with _door:
-                while len(_recent) >= KEPT:
-                    _recent.pop(next(iter(_recent)))
-                _recent[id(problem)] = member
-    return member
-
-
-def _new_member(problem: Problem) -> Member | None:
-    rule, start = problem.algorithm, problem.start
-    if start is None or problem.student is None:
-        return None
-    if not isinstance(problem.teacher, Committee) or not isinstance(rule, OnlineSGD):
-        return None
-    if rule.weight_decay or rule.temperature:  # refused by the limit, and numbers: what else it refuses is structure
+    if parts.start.random_layer and parts.student.output_weights is None:
         return None
     numbers, structure = jax.tree.flatten(problem)
     if not all(isinstance(x, NUMBERS) for x in numbers):
         return None
-    try:
-        begun = start_of(problem, numbers, structure)
-    except LimitlabError:
-        return None
-    if rule.spherical and not np.all(np.diag(begun.overlaps.Q) > 0):
-        return None
-    return Member(problem, numbers, begun, (structure, tuple(map(np.shape, numbers)), begun.member.tobytes()))
+    return numbers, (structure, tuple(map(np.shape, numbers)))
 
 
-def family(limit: OverlapODE, problems: Sequence[Problem], times: Any) -> list[Point]:
-    """The results of several problems of one `family_key`. None depends on the others, if their number is the same."""
-    times, problems = check_times(times), list(problems)
-    found = [_member(limit, problem) for problem in problems]
-    members = [member for member in found if member is not None]
-    kinds = len({member.key for member in members})
-    if kinds != 1 or len(members) < len(problems):
-        raise InputError(
-            f"OverlapODE.family needs problems that differ in numbers only; got {kinds} kinds among {len(problems)} "
-            f"problems, and {len(problems) - len(members)} that have to be solved alone. Group them by "
-            "OverlapODE.family_key, and predict those for which it is None."
-        )
-    limit.check(problems[0])
-    stacked = jax.tree.unflatten(
-        jax.tree.structure(problems[0]), [np.asarray(x, float) for x in zip(*(m.numbers for m in members), strict=True)]
-    )
-    runs = _runs(limit, members, stacked, times)
-    sums = as_arrays(error_sum(problems[0], limit.method))
-    paths: Overlaps = jax.tree.map(lambda *x: np.stack(x), *(run.values for run in runs))
+def solve_many(setting: CommitteeOnePass, problems: Sequence[Problem], times: np.ndarray, how: How) -> list[Member]:
+    """The results of several problems of one `kin`, of which ``setting`` is the first.
+
+    None depends on the others, if their number is the same: units that start alike move as one, and problems in which
+    other units do so are solved apart, each time in a call with as many lanes.
+    """
+    numbers = _same(problems)
+    columns = [np.asarray(x, float) for x in zip(*numbers, strict=True)]
+    stacked = jax.tree.unflatten(jax.tree.structure(setting), columns)  # one setting, with an axis for the problems
+    starts = jax.device_get(_starts(jax.tree.structure(setting), columns))
+    lanes = [jax.tree.map(lambda x: x[n], starts) for n in range(len(problems))]  # noqa: B023
+    if setting.algorithm.spherical and not np.all(np.diagonal(starts.Q, axis1=1, axis2=2) > 0):
+        raise InputError("OverlapODE needs student units of non-zero norm for a spherical rule. Use another start.")
+    runs: list[Integration | None] = [None] * len(problems)
+    for sets, members in _alike(lanes):
+        filled = members + members[:1] * (len(problems) - len(members))
+        here = [lanes[n] for n in filled]
+        own = jax.tree.map(lambda x: x[np.asarray(filled)], stacked)  # noqa: B023
+        for n, run in zip(members, _runs(setting, own, here, sets, times, how), strict=False):
+            runs[n] = run
+    done = [run for run in runs if run is not None]
+    sums = as_arrays(error_sum(setting, how.method))
+    paths: Overlaps = jax.tree.map(lambda *x: np.stack(x), *(run.values for run in done))
     values = np.asarray(family_risks(stacked, sums, paths))
-    errors = _errors(problems, sums, paths)
+    errors = _errors(stacked, sums, paths)
     warn_of_error(max(errors), sums.name)
-    return _points(limit, times, runs, values, errors, sums.name)
+    return _members(times, done, values, errors, sums.name)
 
 
-def _runs(limit: OverlapODE, members: list[Member], stacked: Problem, times: np.ndarray) -> list[Integration]:
-    """The paths of all units. ``stacked`` is one problem whose numbers have an axis for the members."""
-    _, first, member = members[0].start
-    starts = [m.start.overlaps for m in members]
-    small = [Overlaps(o.Q[first][:, first], o.M[first], o.P, o.a[first]) for o in starts]
-    sums = as_arrays(error_sum(members[0].problem, limit.method, units=len(first)))
-    copies = np.bincount(member).astype(float)
-    rtol = np.full(len(members), limit.rtol)
+def _same(problems: Sequence[Problem]) -> list[list]:
+    """The numbers of each problem; a refusal unless they are all in which the problems differ."""
+    apart = [_apart(problem) for problem in problems]
+    known = [one for one in apart if one is not None]
+    kinds = len({key for _, key in known})
+    if kinds != 1 or len(known) < len(problems):
+        raise InputError(
+            f"OverlapODE.many needs problems that differ in numbers only; got {kinds} kinds among {len(problems)} "
+            f"problems, and {len(problems) - len(known)} that have to be solved alone. Group them by OverlapODE.kin, "
+            "and predict those for which it is None."
+        )
+    return [numbers for numbers, _ in known]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _starts(structure: Any, columns: list) -> Overlaps:
+    return jax.vmap(lambda numbers: limit_overlaps(jax.tree.unflatten(structure, numbers)))(columns)
+
+
+def _alike(starts: list[Overlaps]) -> list[tuple[Crowds, list[int]]]:
+    """The problems by which of their units are identical at the start."""
+    seen: dict[bytes, Crowds] = {}
+    groups: dict[bytes, tuple[Crowds, list[int]]] = {}
+    for n, start in enumerate(starts):
+        key = b"".join(np.asarray(x).tobytes() for x in (start.Q, start.M, start.a))
+        sets = seen[key] if key in seen else seen.setdefault(key, crowds(start))
+        groups.setdefault(sets.member.tobytes(), (sets, []))[1].append(n)
+    return list(groups.values())
+
+
+def _runs(
+    setting: CommitteeOnePass, stacked: Any, starts: list[Overlaps], sets: Crowds, times: np.ndarray, how: How
+) -> list[Integration]:
+    """The paths of all units. ``stacked`` is one setting whose numbers have an axis for the problems."""
+    small = [sets.pick(o) for o in starts]
+    sums = as_arrays(error_sum(setting, how.method, units=len(sets.first)))
+    rtol = np.full(len(starts), how.rtol)
     if isinstance(sums, QuadratureSum):
-        pairs = zip(members, small, strict=True)
-        rtol = np.asarray([tolerance(limit.rtol, as_arrays(m.problem), sums, o, copies) for m, o in pairs])
+        lanes = [as_arrays(jax.tree.map(lambda x: x[n], stacked)) for n in range(len(starts))]  # noqa: B023
+        pairs = zip(lanes, small, strict=True)
+        rtol = np.asarray([tolerance(how.rtol, lane, sums, o, sets.copies) for lane, o in pairs])
     runs = integrate_many(
-        _flow,
+        flow,
         jax.tree.map(lambda *x: np.stack(x), *small),
         times,
         stacked,
-        (sums, copies),
+        (sums, sets.copies),
         rtol=rtol,
         atol=0.01 * rtol,
-        solver=limit.solver,
+        solver=how.solver,
         drifts=_flows if _light(sums) else None,
     )
-    if len(first) < len(member):
-        runs = [run._replace(values=_all_units(run.values, member)) for run in runs]
+    if len(sets.first) < len(sets.member):
+        runs = [run._replace(values=sets.spread(run.values)) for run in runs]
     return runs
 
 
-def _all_units(o: Overlaps, member: np.ndarray) -> Overlaps:
-    return Overlaps(o.Q[:, member][:, :, member], o.M[:, member], o.P, o.a[:, member])
-
-
 def _flows(o: Overlaps, args: Any) -> Overlaps:
-    """`_flow` of all problems at once, which lie along the first axes."""
-    problem, sums, copies = args
-    c = jax.vmap(lambda q, a: error_coefficients(q, a * copies))(problem, o.a)
-    return jax.vmap(motion)(problem, o, _moments(sums, o.omega, c, problem.channel.variance))
+    """`flow` of all problems at once, which lie along the first axes."""
+    setting, sums, copies = args
+    c = jax.vmap(lambda q, a: error_coefficients(q, a * copies))(setting, o.a)
+    return jax.vmap(motion)(setting, o, _moments(sums, o.omega, c, setting.channel.variance))
 
 
 def _moments(sums: AbstractFieldSum, Omega: jax.Array, c: jax.Array, noise: jax.Array) -> FieldMoments:
@@ -181,21 +184,25 @@ def _light(sums: AbstractFieldSum) -> bool:
     return work * p * (p + 1) * n * (n + 1) // 4 <= LIGHT
 
 
-def _errors(problems: list[Problem], sums: AbstractFieldSum, paths: Overlaps) -> list[float]:
+def _errors(stacked: Any, sums: AbstractFieldSum, paths: Overlaps) -> list[float]:
     """The estimated errors of the moments along the paths; one constant unless they are a quadrature."""
     if isinstance(sums, QuadratureSum):
-        lanes = [jax.tree.map(lambda x: x[n, :, None], paths) for n in range(len(problems))]  # noqa: B023
-        return [quadrature_error((as_arrays(q), sums), o, 0) for q, o in zip(problems, lanes, strict=True)]
+        lanes = [jax.tree.map(lambda x: x[n], (stacked, paths)) for n in range(len(paths.Q))]  # noqa: B023
+        once = [jax.tree.map(lambda x: x[:, None], path) for _, path in lanes]
+        return [quadrature_error((as_arrays(q), sums), o, 0) for (q, _), o in zip(lanes, once, strict=True)]
     seen = np.any(np.all(np.isfinite(paths.Q), axis=(2, 3)), axis=1)
     return (sums.error(paths.Q, paths.a, 0.0) * seen).tolist()
 
 
-def _points(limit, times, runs: list[Integration], values, errors: list[float], name: str) -> list[Point]:
-    """What `predict` gives, without the stamps of a Dataset (its problem, versions)."""
+def _members(times: np.ndarray, runs: list[Integration], values, errors: list[float], name: str) -> list[Member]:
+    """What `predict` gives, without the stamps of a Dataset."""
     p, k = runs[0].values.M.shape[1:]
     numbered = {"student": p, "teacher": k, "student_2": p, "teacher_2": k}
-    coords = {"time": (("time",), times), **{name: ((name,), np.arange(size)) for name, size in numbered.items()}}
-    points = []
+    coords: Table = {
+        "time": (("time",), times),
+        **{label: ((label,), np.arange(size)) for label, size in numbered.items()},
+    }
+    members = []
     for run, risk, error in zip(runs, values, errors, strict=True):
         o = run.values
         known = np.all(np.isfinite(o.P), axis=(1, 2))
@@ -208,7 +215,6 @@ def _points(limit, times, runs: list[Integration], values, errors: list[float], 
             "status": np.asarray(run.status),
             "end_time": np.asarray(run.end_time),
         }
-        about = limit.about(name, error, run.solver, run.steps)
-        attrs = {"method": "OverlapODE", "reference": limit.reference, **about}
-        points.append(Point({key: (DIMS[key], arrays[key]) for key in DIMS}, coords, attrs))
-    return points
+        variables: Table = {key: (DIMS[key], arrays[key]) for key in DIMS}
+        members.append(Member(variables, coords, (name, error, run.solver, run.steps)))
+    return members

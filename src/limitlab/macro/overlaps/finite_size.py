@@ -18,18 +18,18 @@ delta = gamma/(p d), the time of one step:
 import jax
 import jax.numpy as jnp
 
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.increments import push, tangent
-from limitlab.macro.overlaps.overlap_ode import drift
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.linalg import pseudo_inverse
-from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import Overlaps, error_coefficients
 
 __all__ = ["finite_size_drift"]
 
 
 def finite_size_drift(
-    problem: Problem, sums: AbstractFieldSum, overlaps: Overlaps, d: jax.Array, s: jax.Array, z: jax.Array
+    setting: CommitteeOnePass, sums: AbstractFieldSum, overlaps: Overlaps, d: jax.Array, s: jax.Array, z: jax.Array
 ) -> Overlaps:
     r""":math:`\delta\, b_1(Y)`, to be added to the drift of the ODE.
 
@@ -37,17 +37,17 @@ def finite_size_drift(
     s (B, p+k), z (B,) instead, which is unbiased and, being O(1/d), adds no noise worth the name. Derivatives are
     differences over the very displacements that stand in the formulas, so that singular overlaps are allowed.
     """
-    student, algorithm = problem.need("student", "algorithm", by="finite_size_drift")
+    student, algorithm = setting.student, setting.algorithm
     a, p, batch = overlaps.a, student.width, algorithm.batch_size
-    delta = algorithm.clock(problem, d)
-    variance = problem.channel.variance  # type: ignore[attr-defined]
+    delta = setting.clock(d)
+    variance = setting.channel.variance
 
     def look(before: Overlaps, where: tuple[jax.Array, jax.Array]):
         ahead, stretch = where
         y = jax.tree.map(lambda y, b: y + ahead * delta * b, overlaps, before)
         y = Overlaps(stretch * y.Q, stretch * y.M, stretch * y.P, y.a)
-        slope = drift(problem, sums, y)
-        return slope, (slope, sums(y.omega, error_coefficients(problem, y.a), variance))
+        slope = drift(setting, sums, y)
+        return slope, (slope, sums(y.omega, error_coefficients(setting, y.a), variance))
 
     # At Y, at the end of a step from Y, and with slightly longer fields. A scan and not three calls: the moments
     # may be a large expression, to be compiled once.
@@ -63,7 +63,7 @@ def finite_size_drift(
     if algorithm.spherical:
         eM, eQ = tangent(overlaps, eM, eQ)
         bQ = F[:, :p] + F[:, :p].T + quadratic * V[0] / batch
-        bend = _bend(overlaps, *_second_moments(problem, overlaps, s, z), 1 / batch)
+        bend = _bend(overlaps, *_second_moments(setting, overlaps, s, z), 1 / batch)
         mean = _bend(overlaps, *_products(F[None, :, p:], bQ[None]), 1 - 1 / batch)
         eM, eQ = eM + delta * (bend[0] + mean[0]), eQ + delta * (bend[1] + mean[1])
     return Overlaps(eQ + turn.Q, eM + turn.M, turn.P, turn.a)
@@ -80,11 +80,11 @@ def _products(XM: jax.Array, XQ: jax.Array) -> tuple[jax.Array, jax.Array, jax.A
     )
 
 
-def _second_moments(problem: Problem, overlaps: Overlaps, s: jax.Array, z: jax.Array):
+def _second_moments(setting: CommitteeOnePass, overlaps: Overlaps, s: jax.Array, z: jax.Array):
     """`_products` of the free (not yet projected) increments of single samples."""
-    student, algorithm = problem.need("student", "algorithm", by="finite_size_drift")
+    student, algorithm = setting.student, setting.algorithm
     p = student.width
-    force, _, _ = push(problem, overlaps.a, s, z)
+    force, _, _ = push(setting, overlaps.a, s, z)
     cross = force[:, :, None] * s[:, None, :p]
     step = algorithm.learning_rate / (p * algorithm.batch_size)
     XQ = cross + jnp.swapaxes(cross, 1, 2) + step * force[:, :, None] * force[:, None, :]

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.numerics.gauss.rules import GaussianRule, hermite, normal_rule, product_rule
 from limitlab.numerics.linalg import gram_factor
-from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import Overlaps, error_coefficients
 
 __all__ = [
@@ -41,21 +41,20 @@ MAX_NODES = 400_000
 TRAPEZOID_STEPS = {2: 0.15, 3: 0.4, 4: 0.6}
 
 
-def noise_variance(problem: Problem, d) -> jax.Array:
+def noise_variance(setting: CommitteeOnePass, d) -> jax.Array:
     """Variance per unit time of the noise in units of cov(X): gamma/(p d B)."""
-    (algorithm,) = problem.need("algorithm", by="noise_variance")
-    return algorithm.clock(problem, d) / algorithm.batch_size
+    return setting.clock(d) / setting.algorithm.batch_size
 
 
-def push(problem: Problem, a: jax.Array, s: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def push(setting: CommitteeOnePass, a: jax.Array, s: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     r""":math:`a_i \sigma'(\lambda_{bi})\, \mathcal E_b` (B, p), the error (B,) and the units' values (B, p)."""
-    student, teacher = problem.need("student", "teacher", by="push")
+    student, teacher = setting.student, setting.teacher
     lam, lam_star = s[:, : student.width], s[:, student.width :]
     value = jax.vmap(jax.vmap(student.activation))(lam)
     other = jax.vmap(jax.vmap(teacher.activation))(lam_star)
     slope = jax.vmap(jax.vmap(student.activation.derivative))(lam)
-    c = error_coefficients(problem, a)
-    noise = jnp.sqrt(problem.channel.variance) * z  # type: ignore[attr-defined]
+    c = error_coefficients(setting, a)
+    noise = jnp.sqrt(setting.channel.variance) * z
     error = value @ c[: student.width] + other @ c[student.width :] + noise
     return a * slope * error[:, None], error, value
 
@@ -66,14 +65,16 @@ def tangent(overlaps: Overlaps, XM: jax.Array, XQ: jax.Array) -> tuple[jax.Array
     return XM - overlaps.M * radial[:, None], XQ - overlaps.Q * (radial[:, None] + radial[None, :])
 
 
-def increment_sum(problem: Problem, overlaps: Overlaps, s: jax.Array, z: jax.Array, weights: jax.Array) -> Overlaps:
+def increment_sum(
+    setting: CommitteeOnePass, overlaps: Overlaps, s: jax.Array, z: jax.Array, weights: jax.Array
+) -> Overlaps:
     r""":math:`\sum_b w_b X(s_b, z_b)` for fields s (B, p+k), label noise z (B,) and weights w (B,).
 
     The sum is made inside, where it is three small matrix products, instead of over B matrices X.
     """
-    student, algorithm = problem.need("student", "algorithm", by="increment_sum")
+    student, algorithm = setting.student, setting.algorithm
     p = student.width
-    force, error, value = push(problem, overlaps.a, s, z)
+    force, error, value = push(setting, overlaps.a, s, z)
     pull = weights[:, None] * force
     cross = pull.T @ s[:, :p]
     XM = pull.T @ s[:, p:]
@@ -117,7 +118,7 @@ def _degree(terms) -> int | None:
     return max((term.power for term in terms), default=0)
 
 
-def sample_rule(problem: Problem, twin: bool = False) -> GaussianRule:
+def sample_rule(setting: CommitteeOnePass, twin: bool = False) -> GaussianRule:
     r"""Nodes for expectations of X X^T over (p+k normals, label noise); ``twin`` gives others, for error estimates.
 
     The error is linear in the label noise z and X quadratic in the error, so three Gauss-Hermite nodes in z are
@@ -125,7 +126,7 @@ def sample_rule(problem: Problem, twin: bool = False) -> GaussianRule:
     Gauss-Hermite nodes is exact as well. Others take a trapezoid rule, coarser than that of the drift because X X^T
     has many more entries, and beyond four fields Sobol points.
     """
-    student, teacher = problem.need("student", "teacher", by="sample_rule")
+    student, teacher = setting.student, setting.teacher
     n = student.width + teacher.width
     degrees = [_degree(x.activation.terms) for x in (student, teacher)]
     order = None if None in degrees else max(2, 4 * max(d for d in degrees if d is not None) - 1) + int(twin)
@@ -146,14 +147,14 @@ def sample_rule(problem: Problem, twin: bool = False) -> GaussianRule:
     return GaussianRule(nodes, np.repeat(weights, 3) * np.tile(v, len(weights)), name)
 
 
-def covariance(problem: Problem, overlaps: Overlaps, rule: GaussianRule) -> jax.Array:
+def covariance(setting: CommitteeOnePass, overlaps: Overlaps, rule: GaussianRule) -> jax.Array:
     r""":math:`\Sigma = E[XX^T] - E[X]E[X]^T` in the order of `coordinates`, over the nodes of `sample_rule`."""
     n = overlaps.Q.shape[0] + overlaps.P.shape[0]
     factor = gram_factor(overlaps.omega)
     size = 1 + n * (n + 1) // 2 + overlaps.a.shape[0]
 
     def one(node: jax.Array) -> jax.Array:
-        return flatten(increment_sum(problem, overlaps, (factor @ node[:n])[None], node[n:], jnp.ones(1)))
+        return flatten(increment_sum(setting, overlaps, (factor @ node[:n])[None], node[n:], jnp.ones(1)))
 
     def add(total, piece):
         nodes, weights = piece

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.requirements import check_one_pass_committee
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.errors import ConvergenceError
+from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.increments import coordinates, covariance, flatten, noise_variance, sample_rule, unflatten
-from limitlab.macro.overlaps.overlap_ode import drift
 from limitlab.numerics.checks import check_number, check_times
 from limitlab.numerics.ode.integrate import norm, runge_kutta_step
 from limitlab.numerics.trees import as_arrays
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import Overlaps, error_sum, limit_overlaps
 
@@ -59,13 +60,13 @@ def linear_noise(problem: Problem, d: float, times) -> LinearNoise:
     times
         Increasing times.
     """
-    check_one_pass_committee("linear_noise", problem)
+    setting = CommitteeOnePass.of(problem, Asked("linear_noise"))
     d = check_number("linear_noise", "d", d, low=1, remedy="It is the input dimension.")
     times = check_times(times)
-    start, rule = limit_overlaps(problem), sample_rule(problem)
+    start, rule = limit_overlaps(setting), sample_rule(setting)
     y = flatten(start)
     V = jnp.zeros((len(y), len(y)))
-    args = (as_arrays(problem), as_arrays(error_sum(problem)), as_arrays(rule), start.P)
+    args = (as_arrays(setting), as_arrays(error_sum(setting)), as_arrays(rule), start.P)
     now, rate, path = jnp.zeros(()), jnp.asarray(SOFT_START), []
     for time in times:
         (y, V), now, rate = _advance(args, (y, V), now, rate, jnp.asarray(time))
@@ -83,13 +84,13 @@ def linear_noise(problem: Problem, d: float, times) -> LinearNoise:
 def _flow(args: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Drift of the mean and of d V."""
     y, V = state
-    problem, sums, rule, P = args
+    setting, sums, rule, P = args
 
     def b(x: jax.Array) -> jax.Array:
-        return flatten(drift(problem, sums, unflatten(x, P)))
+        return flatten(drift(setting, sums, unflatten(x, P)))
 
     turned = jax.jacfwd(b)(y) @ V
-    return b(y), turned + turned.T + noise_variance(problem, 1.0) * covariance(problem, unflatten(y, P), rule)
+    return b(y), turned + turned.T + noise_variance(setting, 1.0) * covariance(setting, unflatten(y, P), rule)
 
 
 @eqx.filter_jit

@@ -8,17 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.requirements import check_one_pass_committee
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.finite_size import finite_size_drift
 from limitlab.macro.overlaps.increments import increment_sum, noise_variance
-from limitlab.macro.overlaps.overlap_ode import drift
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
 from limitlab.numerics.ode.integrate import plus, runge_kutta_step
 from limitlab.numerics.trees import as_arrays
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
@@ -42,7 +43,7 @@ def draw(overlaps: Overlaps, key: jax.Array, samples: int) -> tuple[jax.Array, j
     return g[:, :n] @ gram_factor(overlaps.omega).T, g[:, n], jnp.sign(g[:, n + 1])
 
 
-def noise(problem: Problem, overlaps: Overlaps, s: jax.Array, z: jax.Array, signs: jax.Array) -> Overlaps:
+def noise(setting: CommitteeOnePass, overlaps: Overlaps, s: jax.Array, z: jax.Array, signs: jax.Array) -> Overlaps:
     r"""A random displacement with mean zero and covariance exactly :math:`\Sigma = \mathrm{cov}(X)`.
 
     .. math:: \xi = \frac{1}{\sqrt{B-1}} \sum_{b=1}^{B} \eta_b (X_b - \bar X), \qquad \eta_b = \pm 1
@@ -53,7 +54,7 @@ def noise(problem: Problem, overlaps: Overlaps, s: jax.Array, z: jax.Array, sign
     so that the sum over many steps is normal.
     """
     # sum_b eta_b (X_b - mean X) = sum_b (eta_b - mean eta) X_b
-    return increment_sum(problem, overlaps, s, z, (signs - jnp.mean(signs)) / jnp.sqrt(len(z) - 1.0))
+    return increment_sum(setting, overlaps, s, z, (signs - jnp.mean(signs)) / jnp.sqrt(len(z) - 1.0))
 
 
 def feasible(overlaps: Overlaps, P_inverse: jax.Array, spherical: bool) -> tuple[Overlaps, jax.Array]:
@@ -93,17 +94,17 @@ def _step(
 
     At the target itself the step has no length: only the pending flow is done.
     """
-    problem, sums = args
+    setting, sums = args
     left = target - path.time
     pieces = jnp.ceil(left / jnp.minimum(longest, TURN / path.rate) * (1 - 1e-12))
     h = left / jnp.maximum(pieces, 1.0)
-    middle, rate = runge_kutta_step(lambda y: drift(problem, sums, y), path.overlaps, path.pending + h / 2)
-    middle, _ = feasible(middle, P_inverse, problem.algorithm.spherical)
+    middle, rate = runge_kutta_step(lambda y: drift(setting, sums, y), path.overlaps, path.pending + h / 2)
+    middle, _ = feasible(middle, P_inverse, setting.algorithm.spherical)
     s, z, signs = draw(middle, jax.random.fold_in(key, path.steps), samples)
-    after = plus(middle, jnp.sqrt(h * noise_variance(problem, d)), noise(problem, middle, s, z, signs))
+    after = plus(middle, jnp.sqrt(h * noise_variance(setting, d)), noise(setting, middle, s, z, signs))
     if corrected:
-        after = plus(after, h, finite_size_drift(problem, sums, middle, d, s, z))
-    after, moved = feasible(after, P_inverse, problem.algorithm.spherical)
+        after = plus(after, h, finite_size_drift(setting, sums, middle, d, s, z))
+    after, moved = feasible(after, P_inverse, setting.algorithm.spherical)
     entries = jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(after)])
     alive = jnp.all(jnp.isfinite(entries)) & (jnp.max(jnp.abs(entries)) < BOUND)
     keep = jax.tree.map(lambda new, old: jnp.where(alive, new, old), after, path.overlaps)
@@ -113,10 +114,10 @@ def _step(
 
 
 @eqx.filter_jit
-def _begin(problem: Problem, seed: Any, index: jax.Array, d: Any) -> tuple[Overlaps, jax.Array]:
+def _begin(setting: CommitteeOnePass, seed: Any, index: jax.Array, d: Any) -> tuple[Overlaps, jax.Array]:
     stream = jax.random.fold_in(jax.random.key(seed), 3)  # 0: starts; 1, 2: simulate
     keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(index)
-    return jax.vmap(lambda r: initial_overlaps(problem, start_key(seed, r), d))(index), keys
+    return jax.vmap(lambda r: initial_overlaps(setting, start_key(seed, r), d))(index), keys
 
 
 @eqx.filter_jit
@@ -210,11 +211,11 @@ class OverlapSDE(AbstractLimit):
         if self.step is not None:
             check_number("OverlapSDE", "step", self.step, low=0, open_low=True, remedy="None chooses it.")
 
-    def check(self, problem: Problem) -> None:
-        check_one_pass_committee("OverlapSDE", problem)
+    def setting(self, problem: Problem, asked: Asked) -> CommitteeOnePass:
+        return CommitteeOnePass.of(problem, asked)
 
-    def solve(self, problem: Problem, times: np.ndarray):
-        n = problem.student.width + problem.teacher.width  # type: ignore[union-attr]
+    def solve(self, setting: CommitteeOnePass, times: np.ndarray):
+        n = setting.student.width + setting.teacher.width
         if self.d < n:
             raise InputError(
                 f"OverlapSDE.d must be at least {n}, the number of student and teacher units; got {self.d:g}. "
@@ -228,9 +229,8 @@ class OverlapSDE(AbstractLimit):
                 stacklevel=2,
             )
         longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
-        live = as_arrays(problem)
-        # The start is not part of the motion: without it one compilation serves all kinds of start.
-        args = (eqx.tree_at(lambda p: p.start, live, None), as_arrays(error_sum(problem, self.method)))
+        live = as_arrays(setting)
+        args = (live.from_anywhere(), as_arrays(error_sum(setting, self.method)))
         dimension, reach = jnp.asarray(float(self.d)), jnp.asarray(float(longest))
         begin, keys = _begin(live, jnp.asarray(self.seed), jnp.arange(self.replicas), dimension)
         zero, count = jnp.zeros(self.replicas), jnp.zeros(self.replicas, int)
@@ -248,7 +248,7 @@ class OverlapSDE(AbstractLimit):
         path = jax.tree.unflatten(jax.tree.structure(begin), [Q, M, P, a])
         alive, end = np.asarray(paths.alive), np.asarray(paths.time)
         return overlap_dataset(
-            problem,
+            setting.problem,
             times,
             path,
             risks(*args, path),

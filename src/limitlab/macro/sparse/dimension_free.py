@@ -6,12 +6,13 @@ from typing import ClassVar
 import equinox as eqx
 import numpy as np
 
-from limitlab.algorithms.requirements import check_sparse_target
+from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.sparse.nodes import ORDER, start_nodes
 from limitlab.macro.sparse.solve import Path, solve_path, sparse_dataset
 from limitlab.numerics.checks import check_integer, check_number
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.representable import warn_unreachable
 
@@ -73,15 +74,15 @@ class DimensionFree(AbstractLimit):
         check_number(name, "tolerance", self.tolerance, low=1e-13, high=1.0, remedy="Use a tolerance such as 1e-8.")
         check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-10.")
 
-    def check(self, problem: Problem) -> None:
-        check_sparse_target(type(self).__name__, problem)
+    def setting(self, problem: Problem, asked: Asked) -> SparseOnePass:
+        return SparseOnePass.of(problem, asked)
 
-    def solve(self, problem: Problem, times: np.ndarray):
-        note = warn_unreachable(problem)
+    def solve(self, setting: SparseOnePass, times: np.ndarray):
+        note = warn_unreachable(setting)
 
         def path(level: int) -> tuple[Path, bool]:
-            nodes = start_nodes(problem, level)
-            run = solve_path(problem, times, nodes, rtol=self.rtol, corrected=self.corrected)
+            nodes = start_nodes(setting, level)
+            run = solve_path(setting, times, nodes, rtol=self.rtol, corrected=self.corrected)
             return run, nodes.exact
 
         levels = LEVELS if self.tolerance > FINE else LEVELS[2:]
@@ -90,7 +91,7 @@ class DimensionFree(AbstractLimit):
         run, error = refined(path, levels, max(self.tolerance, 0.1 * COARSE) if self.corrected else self.tolerance)
         warn_nodes(type(self).__name__, error, max(self.tolerance, COARSE if self.corrected else WORRY))
         attrs = {"note": note, "node_error": error, "corrected": self.corrected}
-        return sparse_dataset(self, problem, times, run, attrs)
+        return sparse_dataset(self, setting, times, run, attrs)
 
 
 def refined(path, levels: tuple[int, ...], tolerance: float) -> tuple[Path, float | None]:

@@ -18,11 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
+from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.numerics.gauss.smoothing import AbstractSmoother
 from limitlab.numerics.sets import basis
-from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.symmetry import fixed_projection
 from limitlab.problems.sparse.target import SparseTarget
 
@@ -93,30 +92,24 @@ def parity_sets(target: SparseTarget, even: bool) -> np.ndarray:
     return allowed
 
 
-def make_flow(problem: Problem, weights: np.ndarray, *, even: bool, widest: float) -> Flow:
+def make_flow(setting: SparseOnePass, weights: np.ndarray, *, even: bool, widest: float) -> Flow:
     """The flow of a problem; ``even`` says that the law of the start's a is even."""
-    target, student, rule = problem.teacher, problem.student, problem.algorithm
-    assert isinstance(target, SparseTarget) and student is not None
-    layerwise = isinstance(rule, LayerwiseSGD)
-    rounded = student.activation.smoother(widest)
-    interacting = rule.interacting if layerwise else True
+    target = setting.teacher
     allowed = parity_sets(target, even)
-    if not interacting:
+    if not setting.interacting:
         allowed = np.ones_like(allowed)  # f does not act on itself: nothing grows from rounding
-    second = 0.0 if layerwise or student.second_layer == "fixed" else rule.second_layer_rate  # type: ignore[union-attr]
-    kick = rule.learning_rate / (student.width * rule.batch_size)  # type: ignore[union-attr]
     return Flow(
         weights=jnp.asarray(weights),
         points=jnp.asarray(cube_points(target.latent)),
         target=jnp.asarray(target.values),
         projector=jnp.asarray(fixed_projection(target)),
         allowed=jnp.asarray(allowed),
-        second_rate=jnp.asarray(float(second)),
-        decay=jnp.asarray(float(getattr(rule, "weight_decay", 0.0))),
-        kick=jnp.asarray(float(kick)),
-        noise=jnp.asarray(float(problem.channel.variance)),  # type: ignore[attr-defined]
-        smoother=rounded,
-        interacting=interacting,
+        second_rate=jnp.asarray(float(setting.second_rate)),
+        decay=jnp.asarray(float(setting.weight_decay)),
+        kick=jnp.asarray(float(setting.kick)),
+        noise=jnp.asarray(float(setting.channel.variance)),
+        smoother=setting.student.activation.smoother(widest),
+        interacting=setting.interacting,
     )
 
 

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.numerics.gauss.rules import chi_square_rule, hermite, panel_nodes, sobol_points
-from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.target import SparseTarget
-from limitlab.problems.starts import RandomStart
+from limitlab.problems.starts.neurons import Neurons
 
 __all__ = ["Nodes", "latent_nodes", "second_layer_nodes", "start_nodes"]
 
@@ -34,46 +33,40 @@ def _panels(level: int, end: float) -> tuple[np.ndarray, np.ndarray]:
     return panel_nodes(edges, ORDER)
 
 
-def second_layer_nodes(problem: Problem, level: int) -> tuple[np.ndarray, np.ndarray, bool, bool]:
+def second_layer_nodes(neurons: Neurons, level: int) -> tuple[np.ndarray, np.ndarray, bool, bool]:
     """Nodes and weights of the law of a at the start, whether it is even, and whether the rule is exact."""
-    student, start = problem.student, problem.start
-    assert student is not None and isinstance(start, RandomStart)
-    if student.output_weights is not None:
-        values, counts = np.unique(student.output_weights, return_counts=True)
+    if neurons.given is not None:
+        values, counts = np.unique(neurons.given, return_counts=True)
         even = bool(np.array_equal(values, -values[::-1]) and np.array_equal(counts, counts[::-1]))
         return values, counts / counts.sum(), even, True
-    if start.second_layer == "ones":
+    if neurons.layer == "ones":
         return np.ones(1), np.ones(1), False, True
-    if start.second_layer == "rademacher":
+    if neurons.layer == "rademacher":
         return np.array([-1.0, 1.0]), np.array([0.5, 0.5]), True, True
-    gaussian = start.second_layer == "gaussian"
+    gaussian = neurons.layer == "gaussian"
     a, w = _panels(level, FARTHEST if gaussian else 1.0)
     w = w * (np.exp(-(a**2) / 2) if gaussian else 1.0)
     a, w = np.concatenate([-a[::-1], a]), np.concatenate([w[::-1], w])
     return a, w / w.sum(), True, False
 
 
-def start_nodes(problem: Problem, level: int) -> Nodes:
+def start_nodes(setting: SparseOnePass, level: int) -> Nodes:
     """Infinite dimension: u = 0 and s = scale."""
-    a, weights, even, exact = second_layer_nodes(problem, level)
-    target = problem.teacher
-    assert isinstance(target, SparseTarget)
-    scale = float(problem.start.scale)  # type: ignore[union-attr]
-    return Nodes(a, np.zeros((len(a), target.latent)), np.full(len(a), scale), weights, even, exact)
+    neurons, P = setting.neurons, setting.teacher.latent
+    a, weights, even, exact = second_layer_nodes(neurons, level)
+    return Nodes(a, np.zeros((len(a), P)), np.full(len(a), float(neurons.scale)), weights, even, exact)
 
 
-def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: int | None, seed: int) -> Nodes:
+def latent_nodes(setting: SparseOnePass, d: int, order: int, level: int, particles: int | None, seed: int) -> Nodes:
     r"""Dimension d: :math:`u \sim N(0, \kappa^2 I_P/d)`, :math:`s^2 = \kappa^2\chi^2_{d-P}/d`.
 
     A product of Gauss rules (``order`` nodes in each latent direction, ``order - 2`` in s), or ``particles`` scrambled
     Sobol points in all coordinates, each with its mirror image in u.
     """
-    target, start = problem.teacher, problem.start
-    assert isinstance(target, SparseTarget) and isinstance(start, RandomStart)
-    P = target.latent
+    neurons, P = setting.neurons, setting.teacher.latent
     if particles is not None:
-        return _sobol(problem, d, particles, seed)
-    a, weights, even, _ = second_layer_nodes(problem, level)
+        return _sobol(neurons, P, d, particles, seed)
+    a, weights, even, _ = second_layer_nodes(neurons, level)
     x, w = hermite(order)
     chi, chi_weights = chi_square_rule(d - P, order - 2)
     grids = np.meshgrid(np.arange(len(a)), np.arange(len(chi)), *[np.arange(order)] * P, indexing="ij")
@@ -82,30 +75,27 @@ def latent_nodes(problem: Problem, d: int, order: int, level: int, particles: in
     for axis in index[2:]:
         total = total * w[axis]
     g = np.stack([x[axis] for axis in index[2:]], axis=1) if P else np.zeros((len(total), 0))
-    return _placed(a[index[0]], g, chi[index[1]], total, even, start, d)
+    return _placed(a[index[0]], g, chi[index[1]], total, even, neurons, d)
 
 
-def _placed(a, g, chi, weights, even: bool, start: RandomStart, d: int) -> Nodes:
-    norm = np.sum(g**2, axis=1) + chi if start.sphere else float(d)
-    scale = float(start.scale)
+def _placed(a, g, chi, weights, even: bool, neurons: Neurons, d: int) -> Nodes:
+    norm = np.sum(g**2, axis=1) + chi if neurons.sphere else float(d)
+    scale = float(neurons.scale)
     return Nodes(a, scale * g / np.sqrt(norm)[..., None], scale * np.sqrt(chi / norm), weights, even, False)
 
 
-def _sobol(problem: Problem, d: int, particles: int, seed: int) -> Nodes:
+def _sobol(neurons: Neurons, P: int, d: int, particles: int, seed: int) -> Nodes:
     from scipy.special import gammaincinv, ndtri
 
-    target, start, student = problem.teacher, problem.start, problem.student
-    assert isinstance(target, SparseTarget) and isinstance(start, RandomStart) and student is not None
-    P = target.latent
     half = max(1, particles // 2)
     points = sobol_points(P + 2, half, np.random.default_rng(seed))
-    if student.output_weights is None and start.second_layer in ("uniform", "gaussian"):
-        a = 2 * points[:, 0] - 1 if start.second_layer == "uniform" else ndtri(points[:, 0])
+    if neurons.given is None and neurons.layer in ("uniform", "gaussian"):
+        a = 2 * points[:, 0] - 1 if neurons.layer == "uniform" else ndtri(points[:, 0])
     else:
-        values, shares, _, _ = second_layer_nodes(problem, 1)
+        values, shares, _, _ = second_layer_nodes(neurons, 1)
         a = values[np.minimum(np.searchsorted(np.cumsum(shares), points[:, 0]), len(values) - 1)]
     chi = 2 * gammaincinv((d - P) / 2, points[:, 1]) if d > P else np.zeros(half)
     g = ndtri(points[:, 2:])
-    even = second_layer_nodes(problem, 1)[2]
+    even = second_layer_nodes(neurons, 1)[2]
     a, chi, g = np.concatenate([a, a]), np.concatenate([chi, chi]), np.concatenate([g, -g])
-    return _placed(a, g, chi, np.full(len(a), 1 / len(a)), even, start, d)
+    return _placed(a, g, chi, np.full(len(a), 1 / len(a)), even, neurons, d)

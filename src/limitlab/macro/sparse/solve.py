@@ -1,7 +1,7 @@
 """From the nodes of a start to a result: the flow in time, the second phase of layer-wise training, the Dataset."""
 
 import dataclasses
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
+from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.macro.sparse.flow import NARROWEST, Flow, Particles, drift, make_flow, network, width, with_width
 from limitlab.macro.sparse.nodes import Nodes
 from limitlab.macro.sparse.step_noise import Kicked, kicked_drift, residual
 from limitlab.numerics.cube import walsh
 from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.numerics.ode.integrate import integrate
-from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.target import SparseTarget
+from limitlab.problems.networks import Committee
 from limitlab.results.schema import dataset
 
 __all__ = ["Path", "solve_path", "sparse_dataset"]
@@ -49,7 +49,7 @@ def _residuals(flow: Flow, path: Kicked) -> jax.Array:
 
 
 @eqx.filter_jit
-def _lone(student: Any, flow: Flow, a: jax.Array, u: jax.Array, s: jax.Array) -> jax.Array:
+def _lone(student: Committee, flow: Flow, a: jax.Array, u: jax.Array, s: jax.Array) -> jax.Array:
     r"""What finitely many neurons add to the risk by themselves: :math:`E[a^2 E_z \mathrm{Var}\,\sigma(m + sG)]/2p`."""
     G, weights = map(jnp.asarray, normal_nodes(0.15))
 
@@ -67,23 +67,29 @@ def _lone(student: Any, flow: Flow, a: jax.Array, u: jax.Array, s: jax.Array) ->
 
 
 def solve_path(
-    problem: Problem, times: np.ndarray, nodes: Nodes, *, rtol: float, corrected: bool = False, symmetric: bool = True
+    setting: SparseOnePass,
+    times: np.ndarray,
+    nodes: Nodes,
+    *,
+    rtol: float,
+    corrected: bool = False,
+    symmetric: bool = True,
 ) -> Path:
     """Integrate the flow from the nodes; ``symmetric`` keeps the symmetries of the target exactly."""
-    rule = problem.algorithm
-    switch = float(rule.switch_time) if isinstance(rule, LayerwiseSGD) else np.inf
+    rule = setting.layerwise
+    switch = np.inf if rule is None else float(rule.switch_time)
     asked = np.append(times[times < switch], switch) if np.isfinite(switch) else times
     widest = max(1.0, float(np.max(nodes.s)))
     for _ in range(WIDENINGS):  # a rule for wider Gaussians, if s outgrew the one at hand
-        flow = make_flow(problem, nodes.weights, even=nodes.even, widest=widest)
+        flow = make_flow(setting, nodes.weights, even=nodes.even, widest=widest)
         if not symmetric:
             flow = dataclasses.replace(flow, projector=jnp.eye(flow.points.shape[1]))
-        path = _kicked(problem, flow, nodes, asked, rtol) if corrected else _plain(flow, nodes, asked, rtol)
+        path = _kicked(setting.student, flow, nodes, asked, rtol) if corrected else _plain(flow, nodes, asked, rtol)
         reached = float(np.nanmax(path.s)) if np.any(np.isfinite(path.s)) else 0.0
         if reached <= flow.smoother.widest() or reached > 1e3:
             break
         widest = 1.5 * reached
-    return path if not np.isfinite(switch) else _second_phase(problem, times, path, flow)
+    return path if rule is None or np.isinf(switch) else _second_phase(rule, times, path, flow)
 
 
 def _plain(flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
@@ -96,26 +102,26 @@ def _plain(flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
     )
 
 
-def _kicked(problem: Problem, flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
+def _kicked(student: Committee, flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
     n = len(nodes.a)
     start = Kicked(*map(jnp.asarray, (nodes.a, nodes.u, nodes.s**2, np.zeros((n, n)))))
     run = integrate(kicked_drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
     values = jax.tree.map(jnp.asarray, run.values)
     s = jnp.sqrt(jnp.maximum(values.q, 0.0))
     f = np.asarray(_outputs(flow, values.a, values.u, s))
-    left = np.asarray(_residuals(flow, values)) + np.asarray(_lone(problem.student, flow, values.a, values.u, s))
+    left = np.asarray(_residuals(flow, values)) + np.asarray(_lone(student, flow, values.a, values.u, s))
     a, u = run.values.a, run.values.u
     return Path(a, u, np.asarray(s), nodes.weights, f, run.status, run.end_time, run.steps, left)
 
 
-def _second_phase(problem: Problem, times: np.ndarray, first: Path, flow) -> Path:
+def _second_phase(rule: LayerwiseSGD, times: np.ndarray, first: Path, flow: Flow) -> Path:
     """The second layer alone, in closed form: ridge, or the linear flow with kernel K = E[sigma sigma']."""
-    rule: Any = problem.algorithm
     later = times >= rule.switch_time
+    count = int(np.sum(later))
     first = first._replace(residual=None)  # the noise of the second phase is not followed
-    a, u, s, f = (np.concatenate([x[:-1], np.repeat(x[-1:], np.sum(later), axis=0)]) for x in (*first[:3], first.f))
+    a, u, s, f = (np.concatenate([x[:-1], np.repeat(x[-1:], count, axis=0)]) for x in (*first[:3], first.f))
     if first.status != "ok":
-        lost = np.append(first.f[:-1, 0], np.full(np.sum(later), np.nan))
+        lost = np.append(first.f[:-1, 0], np.full(count, np.nan))
         a, u, s, f = (np.where(np.isnan(lost).reshape(-1, *[1] * (x.ndim - 1)), np.nan, x) for x in (a, u, s, f))
         return first._replace(a=a, u=u, s=s, f=f)
     values = np.asarray(
@@ -139,16 +145,15 @@ def _second_phase(problem: Problem, times: np.ndarray, first: Path, flow) -> Pat
     return first._replace(a=a, u=u, s=s, f=f, end_time=float(times[-1]))
 
 
-def sparse_dataset(limit: Any, problem: Problem, times: np.ndarray, path: Path, attrs: dict):
+def sparse_dataset(limit: Any, setting: SparseOnePass, times: np.ndarray, path: Path, attrs: dict):
     """The result of a limit in the schema; ``step_noise`` is gamma/(p b), by which finite steps differ from it."""
-    target, rule = problem.teacher, cast(Any, problem.algorithm)
-    assert isinstance(target, SparseTarget)
-    if problem.student.activation.pieces() is not None and np.nanmin(path.s) <= NARROWEST:  # type: ignore[union-attr]
+    target = setting.teacher
+    if setting.student.activation.pieces() is not None and np.nanmin(path.s) <= NARROWEST:
         attrs = {**attrs, "kink_error": NARROWEST}  # a neuron slides along its kink: f moves by about a tenth of this
     latent = 0.5 * np.mean(np.square(target.values - path.f), axis=1)
-    noise = float(problem.channel.variance)  # type: ignore[attr-defined]
+    noise = float(setting.channel.variance)
     return dataset(
-        problem,
+        setting.problem,
         {
             "risk": (("time",), latent + noise / 2 + (0.0 if path.residual is None else path.residual)),
             "latent_risk": (("time",), latent),
@@ -166,7 +171,7 @@ def sparse_dataset(limit: Any, problem: Problem, times: np.ndarray, path: Path, 
         attrs={
             "steps": path.steps,
             "rtol": limit.rtol,
-            "step_noise": float(rule.learning_rate) / (problem.student.width * rule.batch_size),  # type: ignore[union-attr]
+            "step_noise": float(setting.kick),
             **attrs,
         },
     )

@@ -7,7 +7,7 @@ from scipy.special import gammaincinv
 
 from limitlab.numerics.checks import check_number
 from limitlab.problems.base import CHUNK, Points
-from limitlab.problems.inputs.labelled import AbstractLabelledInputs
+from limitlab.problems.inputs.labelled import AbstractLabelledInputs, Widths
 
 __all__ = ["AnisotropicMixture", "IsotropicMixture"]
 
@@ -50,6 +50,9 @@ class IsotropicMixture(AbstractLabelledInputs):
     def test_words(self, count):
         return f"{count} new points, half of each class, stratified lengths, mirrored directions"
 
+    def widths(self):
+        return Widths((1 + float(self.delta), 1 - float(self.delta)))
+
 
 class AnisotropicMixture(AbstractLabelledInputs):
     r"""As `IsotropicMixture` on a ``fraction`` of the coordinates; the others have variance 1/d in both classes.
@@ -88,3 +91,6 @@ class AnisotropicMixture(AbstractLabelledInputs):
 
     def blocks(self, d):
         return self.informative(d)
+
+    def widths(self):
+        return Widths((1 + float(self.delta), 1 - float(self.delta)), float(self.fraction))

@@ -2,14 +2,15 @@
 
 import functools
 import warnings
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import RepresentationWarning
-from limitlab.problems.activations import Activation
-from limitlab.problems.problem import Problem
+from limitlab.problems.activations.base import Activation
+from limitlab.problems.networks import Committee
 from limitlab.problems.sparse.target import SparseTarget, term_name
 
 __all__ = ["unreachable_terms", "warn_of", "warn_unreachable"]
@@ -61,11 +62,16 @@ def unreachable_terms(activation: Activation, target: SparseTarget) -> tuple[lis
     return sorted(lost), " and ".join(reasons)
 
 
-def warn_unreachable(problem: Problem) -> str | None:
+class _Learner(Protocol):
+    @property
+    def teacher(self) -> SparseTarget: ...
+    @property
+    def student(self) -> Committee: ...
+
+
+def warn_unreachable(setting: _Learner) -> str | None:
     """Warn, and return the words, if the student can never represent the target."""
-    target, student = problem.teacher, problem.student
-    assert isinstance(target, SparseTarget) and student is not None
-    return warn_of(student.activation, target)
+    return warn_of(setting.student.activation, setting.teacher)
 
 
 def warn_of(activation: Activation, target: SparseTarget) -> str | None:

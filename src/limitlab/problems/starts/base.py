@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.linalg import realised
 from limitlab.problems.networks.network import Network
+from limitlab.problems.starts.neurons import Neurons
 
 if TYPE_CHECKING:
     from limitlab.problems.base import AbstractTeacher
@@ -31,7 +33,7 @@ class AbstractStart(eqx.Module):
 
     joint: ClassVar[bool] = False  # knows the overlaps of student and teacher
 
-    def draw(self, key: jax.Array, d: float, p: int, k: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def draw(self, key: jax.Array, d: Any, p: int, k: int) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One draw of (Q, M, P) at dimension d >= k; exact in law."""
         raise InputError(f"{type(self).__name__} does not know overlaps at finite d.")
 
@@ -82,3 +84,30 @@ class AbstractStart(eqx.Module):
         seen = None if teacher is None else teacher.draw(key_t, d)
         directions = None if teacher is None else teacher.directions(seen)
         return Network.of(self.weights(key_w, p, d, directions), a, b), seen
+
+    @property
+    def random_layer(self) -> str:
+        """The law of the second layer in a word if its draws differ, else ""."""
+        return ""
+
+    @property
+    def on_sphere(self) -> bool:
+        """True if every unit is uniform on a sphere, apart from all others."""
+        return False
+
+    @property
+    def isotropic(self) -> bool:
+        """True if units are alike, independent, and know no direction: the start has `neurons`."""
+        return False
+
+    @property
+    def given_norms(self) -> np.ndarray | None:
+        """The squared norms |w_i|^2/d (p,) if they are given numbers, else None."""
+        return None
+
+    def neurons(self, student: "Committee") -> Neurons:
+        """The law of one unit."""
+        raise InputError(
+            f"{type(self).__name__} does not know the law of a single unit: its units know a direction or each other. "
+            "Use RandomStart()."
+        )

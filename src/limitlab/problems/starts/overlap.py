@@ -57,3 +57,7 @@ class OverlapStart(AbstractStart):
 
     def limit(self, p, k):
         return jnp.asarray(self.Q), jnp.asarray(self.M), jnp.asarray(self.P)
+
+    @property
+    def given_norms(self):
+        return np.diag(self.Q)

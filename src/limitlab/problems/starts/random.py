@@ -16,6 +16,7 @@ from limitlab.problems.starts.matrices import (
     root,
     teacher_gram,
 )
+from limitlab.problems.starts.neurons import Neurons
 
 __all__ = ["RandomStart"]
 
@@ -95,3 +96,18 @@ class RandomStart(AbstractStart):
     @property
     def random(self) -> bool:
         return True
+
+    @property
+    def random_layer(self) -> str:
+        return "" if self.second_layer == "ones" else self.second_layer
+
+    @property
+    def on_sphere(self) -> bool:
+        return self.sphere
+
+    @property
+    def isotropic(self) -> bool:
+        return self.P is None
+
+    def neurons(self, student):
+        return Neurons(self.scale, self.sphere, self.second_layer, student.output_weights, self.bias_scale)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.predict import predict
 from limitlab.micro import online_family
 from limitlab.micro.simulate import simulate
@@ -43,11 +44,10 @@ def family_key(verb: Callable, problem: Problem, keywords: dict[str, Any]) -> Ha
             return online_family.family_key(problem, **keywords) if fitting else None
         except (TypeError, ValueError, OverflowError):  # whatever is wrong with them is said by the verb itself
             return None
-    limit: Any = keywords.get("limit")
-    own = getattr(type(limit), "family_key", None)  # of the class: to bind it costs more than to call it
-    if verb is not predict or own is None or set(keywords) != {"limit", "times"}:
+    limit = keywords.get("limit")
+    if verb is not predict or not isinstance(limit, AbstractLimit) or set(keywords) != {"limit", "times"}:
         return None
-    return own(limit, problem)
+    return type(limit).kin(limit, problem)  # of the class: to bind it costs more than to call it
 
 
 def family(
@@ -56,4 +56,5 @@ def family(
     """The points of problems of one `family_key`; only simulations look at the seeds."""
     if verb is simulate:
         return [table_of(result, name) for result in online_family.family(problems, seeds, **keywords)]
-    return keywords["limit"].family(problems, np.asarray(keywords["times"], float))
+    results = keywords["limit"].many(problems, np.asarray(keywords["times"], float))
+    return [result if isinstance(result, Point) else table_of(result, name) for result in results]

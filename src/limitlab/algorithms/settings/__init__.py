@@ -1,0 +1,1 @@
+"""Problems as rules and limits see them: every part there, with its type."""
