@@ -134,7 +134,7 @@ def test_distances_of_clouds_are_those_of_the_best_plan(n, m, weighted, p, monke
     if n == m and not weighted:
         assert float(ll.wasserstein(one, two, p)) == pytest.approx(best, rel=1e-12)
     else:
-        with pytest.raises(ll.InputError, match=r'pip install "limitlab\[transport\]"'):
+        with pytest.raises(ll.errors.InputError, match=r'pip install "limitlab\[transport\]"'):
             ll.wasserstein(one, two, p)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from limitlab.errors import InputError
 from limitlab.gallery.entry import Check, Entry, Verdict, run
-from limitlab.numerics.progress import Progress
+from limitlab.numerics.machine import Progress
 from limitlab.text import did_you_mean
 
 __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run_entry"]
