@@ -1,28 +1,11 @@
-"""What the simulators of one-pass SGD and of linear models ask of a problem. Limits have settings instead."""
+"""What linear models ask of a problem."""
 
-from limitlab.algorithms.settings.one_pass import CommitteeOnePass, LabelledOnePass, SparseOnePass
 from limitlab.errors import LimitUndefinedError
-from limitlab.problems.asked import Asked
 from limitlab.problems.inputs import Gaussian
 from limitlab.problems.networks import SingleIndex
 from limitlab.problems.problem import Problem
 
-__all__ = ["check_labelled", "check_one_pass_committee", "check_single_index", "check_sparse_target"]
-
-
-def check_one_pass_committee(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
-    """Raise unless the problem is one-pass SGD of a committee on Gaussian inputs with the square loss."""
-    CommitteeOnePass.of(problem, Asked(by, error))
-
-
-def check_labelled(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
-    """Raise unless the problem is one-pass SGD of a two-layer network on inputs that bring their labels."""
-    LabelledOnePass.of(problem, Asked(by, error))
-
-
-def check_sparse_target(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
-    """Raise unless the problem is one-pass SGD of a two-layer network on a sparse target of the hypercube."""
-    SparseOnePass.of(problem, Asked(by, error))
+__all__ = ["check_single_index"]
 
 
 def check_single_index(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:

@@ -1,6 +1,5 @@
 """predict: the road along the bottom of the square. limits: which limits a problem has, and why not the others."""
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from limitlab.errors import InputError, LimitUndefinedError
@@ -19,6 +18,7 @@ from limitlab.macro.wide.matrix_flow import MatrixFlow
 from limitlab.numerics.checks import check_times
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.text import did_you_mean
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -81,17 +81,14 @@ def limit_of(problem: Problem, limit: Any) -> AbstractLimit:
         limit = usual
     if isinstance(limit, str):
         if limit not in LIMITS:
-            raise InputError(f"predict.limit must be one of {', '.join(LIMITS)}; got {limit!r}.{_near(limit)}")
+            raise InputError(
+                f"predict.limit must be one of {', '.join(LIMITS)}; got {limit!r}.{did_you_mean(limit, LIMITS)}"
+            )
         return LIMITS[limit]()
     if not isinstance(limit, AbstractLimit):
         hint = f"{limit.__name__}()" if isinstance(limit, type) else "OverlapODE()"
         raise InputError(f"predict needs a limit such as {hint}; got {limit!r}. Known limits: {', '.join(LIMITS)}.")
     return limit
-
-
-def _near(name: str) -> str:
-    near = difflib.get_close_matches(name, LIMITS, 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def limits(problem: Problem) -> dict[str, str]:

@@ -27,8 +27,8 @@ __all__ = ["CommitteeOnePass", "LabelledOnePass", "SparseOnePass", "committee_pa
 SEE = "Other rules have other limits; see limits(problem)."
 
 
-class AbstractOnePass(eqx.Module):
-    """The parts of one-pass SGD. Fresh samples at every step: there is no sample ratio."""
+class SquareOnePass(eqx.Module):
+    """The parts of one-pass SGD with the square loss. Fresh samples at every step: there is no sample ratio."""
 
     inputs: AbstractInputs
     teacher: Any
@@ -61,7 +61,7 @@ class AbstractOnePass(eqx.Module):
         return self.algorithm.clock(self.problem, d)
 
 
-class CommitteeOnePass(AbstractOnePass):
+class CommitteeOnePass(SquareOnePass):
     """Committees on Gaussian inputs: the overlaps of student and teacher are all that matters."""
 
     teacher: Committee
@@ -134,7 +134,7 @@ def committee_parts(problem: Problem, asked: Asked) -> CommitteeParts:
     return CommitteeParts(inputs, teacher, channel, student, loss, start, rule)
 
 
-class SparseOnePass(AbstractOnePass):
+class SparseOnePass(SquareOnePass):
     """A two-layer network and a sparse target of the hypercube. ``layerwise``: the rule, if it trains in two phases."""
 
     teacher: SparseTarget
@@ -195,7 +195,7 @@ class SparseOnePass(AbstractOnePass):
         return self.algorithm.learning_rate / (self.student.width * self.algorithm.batch_size)
 
 
-class LabelledOnePass(AbstractOnePass):
+class LabelledOnePass(SquareOnePass):
     """A two-layer network on inputs that bring their labels."""
 
     inputs: AbstractLabelledInputs
