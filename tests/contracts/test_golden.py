@@ -12,13 +12,25 @@ from golden.make import run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden.npz"
 ROUNDING = 1e-13
-# Random streams that changed on purpose; the laws are tested where the rules are.
-CHANGED: dict[str, str] = {}
+# Random streams that changed on purpose (version 2 of the numerics); the laws are tested where the rules are.
+CHANGED = dict.fromkeys(
+    (
+        "sgd_hypercube",
+        "sgd_hypercube_relu_noise_batch",
+        "layerwise_sgd",
+        "layerwise_ridge",
+        "sgd_mixture",
+        "sgd_mixture_anisotropic",
+        "sgd_mixture_noisy",
+        "sgd_custom_inputs",
+    ),
+    "one step for all inputs: hypercube and labelled inputs draw from other streams",
+)
+LOOSE = {"thresholds": 1e-8}  # where a curve is flat: rounding 1e-16 of its height moves the place of a maximum by 1e-8
 QUICK = (
     "sgd_weights_erf",
     "sgd_overlaps_erf",
-    "sgd_hypercube",
-    "sgd_mixture",
+    "sgd_weights_trained",
     "gradient_descent",
     "wide_descent",
     "gamp_sign",
@@ -28,7 +40,7 @@ QUICK = (
     "hermite_expansions",
     "staircases",
     "thresholds",
-    "hashes_of_the_library",
+    "hashes",
 )
 
 
@@ -48,12 +60,12 @@ def test_the_numbers_of_a_case_are_what_they_were(name):
     if name in CHANGED:
         pytest.skip(CHANGED[name])
     worst, words = compare(golden()[name], run([name], lambda *_: None)[name])
-    assert worst <= ROUNDING, "; ".join(words[:5])
+    assert worst <= LOOSE.get(name, ROUNDING), "; ".join(words[:5])
 
 
 def test_every_case_is_kept():
     assert set(golden()) == set(CASES)
-    assert set(QUICK) | set(CHANGED) <= set(CASES)
+    assert set(QUICK) | set(CHANGED) | set(LOOSE) <= set(CASES)
 
 
 def test_a_changed_number_is_seen():

@@ -82,6 +82,8 @@ PARTS = {
     ],
     "algorithm": [
         ll.OnlineSGD(learning_rate=0.1 + 0.2, spherical=True, batch_size=7, second_layer_rate=0.0, weight_decay=0.3),
+        ll.Momentum(learning_rate=0.2, momentum=0.7),
+        ll.Adam(learning_rate=0.01, beta1=0.8, epsilon=1e-6),
         ll.LayerwiseSGD(learning_rate=0.2, switch_time=1.5, penalty=1e-3, interacting=False, ridge_samples=77),
         ll.GradientDescent(learning_rate=0.1, spherical=False),
         ll.StochasticGD(learning_rate=0.1, batch_fraction=0.2, spherical=False, penalty=0.3, scale="1"),
@@ -496,16 +498,18 @@ def test_a_users_part_is_refused_in_a_file_in_words(tmp_path):
 
 def test_a_users_part_stands_in_results_and_in_sweeps(tmp_path):
     problem = ll.Problem(
-        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        teacher=ll.Committee(1),
         channel=Cauchy(0.1),
-        sample_ratio=2.0,
+        student=ll.Committee(1),
         loss=ll.SquareLoss(),
-        algorithm=ll.ERM(0.1),
+        start=ll.RandomStart(),
+        algorithm=ll.OnlineSGD(0.5),
     )
-    ds = ll.simulate(problem, 20, replicas=2)
+    asked = {"d": 10, "times": [0.0, 0.2], "replicas": 2}
+    ds = ll.simulate(problem, **asked)
     assert json.loads(ds.attrs["problem"])["channel"]["kind"].endswith(":Cauchy")
     assert ll.load(ll.save(ds, tmp_path / "own.nc")).identical(ds)
-    swept = ll.sweep(ll.simulate, problem, {"channel.variance": [0.1, 0.2]}, d=20, replicas=2)
+    swept = ll.sweep(ll.simulate, problem, {"channel.variance": [0.1, 0.2]}, **asked)
     assert (swept["status"] == "ok").all()
 
 
