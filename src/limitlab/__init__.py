@@ -62,11 +62,11 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.macro.wide.matrix_flow import MatrixFlow as MatrixFlow
     from limitlab.micro.simulate import simulate as simulate
     from limitlab.plot import plot as plot
-    from limitlab.problems.activations.base import Activation as Activation
-    from limitlab.problems.activations.base import activation as activation
-    from limitlab.problems.activations.base import hermite as hermite
-    from limitlab.problems.activations.base import piecewise as piecewise
-    from limitlab.problems.activations.base import shifted as shifted
+    from limitlab.problems.activations import Activation as Activation
+    from limitlab.problems.activations import activation as activation
+    from limitlab.problems.activations import hermite as hermite
+    from limitlab.problems.activations import piecewise as piecewise
+    from limitlab.problems.activations import shifted as shifted
     from limitlab.problems.base import AbstractAlgorithm as AbstractAlgorithm
     from limitlab.problems.base import AbstractInputs as AbstractInputs
     from limitlab.problems.base import AbstractStudent as AbstractStudent

@@ -10,14 +10,12 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import limitlab as ll
-from limitlab.algorithms.convex_fit import fit
 from limitlab.analysis.linear.penalty import optimal_penalty, separability_threshold
 from limitlab.macro.erm.equations import solve_lanes
 from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
 from limitlab.macro.erm.ridge import ridge_lanes
 from limitlab.micro.erm import draw_data, run_erm
 from limitlab.numerics.trees import traced
-from limitlab.problems.fields import Predictor, response
 from limitlab.problems.losses import (
     CustomLoss,
     HingeLoss,
@@ -28,6 +26,8 @@ from limitlab.problems.losses import (
     PseudoHuberLoss,
     SquareLoss,
 )
+from limitlab.problems.population import response
+from limitlab.problems.predictor import Predictor
 
 LIMIT = ERMAsymptotics()
 NOISY = ll.Sign(variance=0.2, flip=0.05)
@@ -277,7 +277,7 @@ def test_solvers_agree_with_scikit_learn():
             HingeLoss: svm.LinearSVC(loss="hinge", tol=1e-9, **options),
         }
         for kind, model in theirs.items():
-            ours = fit(kind(), X, y, penalty)
+            ours = kind().minimise(X, y, penalty)
             w = model.fit(X, y).coef_[0]
             assert ours.status == "ok" and np.linalg.norm(ours.w - w) < 1e-6 * np.linalg.norm(w), kind
 
@@ -287,7 +287,7 @@ def test_fits_are_minima(alpha):
     X, y, _ = draw_data(problem(SquareLoss(), ll.Sign(flip=0.1), alpha), 50, 1, 0)
     rng = np.random.default_rng(0)
     for loss in (SquareLoss(), LogisticLoss(), HingeLoss(), HuberLoss(0.5), PseudoHuberLoss(0.5)):
-        found = fit(loss, X, y, 0.05)
+        found = loss.minimise(X, y, 0.05)
 
         def cost(w, loss=loss):
             return float(jnp.sum(loss.value(y, X @ w))) + 0.025 * float(w @ w)
@@ -296,12 +296,12 @@ def test_fits_are_minima(alpha):
         assert found.status == "ok"
         assert all(cost(found.w + 1e-3 * rng.normal(size=50)) > least for _ in range(10)), loss
     own = CustomLoss(lambda t: jnp.maximum(0.0, 1 - t), kinks=(1,))  # any loss, by its proximal map alone
-    np.testing.assert_allclose(fit(own, X, y, 0.05).w, fit(HingeLoss(), X, y, 0.05).w, atol=1e-5)
+    np.testing.assert_allclose(own.minimise(X, y, 0.05).w, HingeLoss().minimise(X, y, 0.05).w, atol=1e-5)
 
 
 def test_maximal_margin_is_the_limit_of_the_hinge_and_touches_its_support():
     X, y, _ = draw_data(problem(MaxMargin(), alpha=1.5), 60, 0, 0)
-    margin, hinge = fit(MaxMargin(), X, y, 0.0), fit(HingeLoss(), X, y, 1e-7)
+    margin, hinge = MaxMargin().minimise(X, y, 0.0), HingeLoss().minimise(X, y, 1e-7)
     np.testing.assert_allclose(hinge.w, margin.w, rtol=1e-5, atol=1e-6)
     assert abs(np.min(y * (X @ margin.w)) - 1) < 1e-8
 
@@ -313,9 +313,9 @@ def test_fits_that_do_not_exist_say_so():
     noisy = problem(MaxMargin(), ll.Sign(flip=0.3), alpha=5.0)
     assert set(run_erm(noisy, 40, 2, 0).status.values) == {"undefined"}
     X, y, _ = draw_data(noisy, 40, 0, 0)
-    assert fit(HingeLoss(), X, y, 0.0).status == "ok"  # a linear programme
-    assert fit(HingeLoss(), *draw_data(problem(HingeLoss()), 40, 0, 0)[:2], 0.0).status == "undefined"
-    assert fit(PseudoHuberLoss(), X[:20], y[:20], 0.0).status == "undefined"
+    assert HingeLoss().minimise(X, y, 0.0).status == "ok"  # a linear programme
+    assert HingeLoss().minimise(*draw_data(problem(HingeLoss()), 40, 0, 0)[:2], 0.0).status == "undefined"
+    assert PseudoHuberLoss().minimise(X[:20], y[:20], 0.0).status == "undefined"
 
 
 CASES = {

@@ -68,7 +68,7 @@ def seeds() -> list[bytes]:
 
 def words() -> list[str]:
     """Names that a blind fuzzer would not guess."""
-    from limitlab.problems.activations.base import ACTIVATIONS
+    from limitlab.problems.activations import ACTIVATIONS
     from limitlab.problems.problem import Problem
     from limitlab.spec.kinds import fields_of, known_kinds
 

@@ -14,7 +14,6 @@ import limitlab as ll
 from limitlab.macro.sparse.flow import Particles, drift, make_flow, outputs, width, with_width
 from limitlab.macro.sparse.nodes import start_nodes
 from limitlab.macro.sparse.step_noise import Kicked, kicked_drift
-from limitlab.problems.activations.smoothers import smoother
 
 STAIRCASE = "z1 + z1*z2 + z1*z2*z3"
 
@@ -144,7 +143,7 @@ def cloud(problem, level=1):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_smoothing_by_brute_force(activation):
     sigma = ll.activation(activation)
-    rounded = smoother(sigma, 2.0)
+    rounded = sigma.smoother(2.0)
     m, s = jnp.array([[-0.7, 0.2, 1.3]]), jnp.array([[1.7]])
     G = np.linspace(-9, 9, 2_000_001)
     density = np.exp(-(G**2) / 2) / np.sqrt(2 * np.pi) * (G[1] - G[0])
@@ -254,9 +253,9 @@ def test_layerwise_ridge_and_flow_against_plain_algebra():
     first = got[None].sel(time=2.0)
     z = np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
     values = np.asarray(
-        smoother(ll.activation("shifted(tanh, 0.5)"))(
-            jnp.asarray(first.u.values @ z.T), jnp.asarray(first.s.values)[:, None]
-        ).value
+        ll.activation("shifted(tanh, 0.5)")
+        .smoother()(jnp.asarray(first.u.values @ z.T), jnp.asarray(first.s.values)[:, None])
+        .value
     )
     K = values.T @ (first.weight.values[:, None] * values) / 4
     h = ll.SparseTarget("z1 + z1*z2").values
@@ -281,7 +280,7 @@ def test_first_phase_without_interaction():
     rule = ll.LayerwiseSGD(learning_rate=5.0, switch_time=0.01, interacting=False)
     ds = ll.predict(problem("z1 + z1*z2", rule=rule), ll.DimensionFree(nodes=12), [0.005, 0.01])
     a0, u = ds.a.values[0], ds.u.values[0]
-    mu1 = float(smoother(ll.activation("shifted(tanh, 0.5)"))(jnp.zeros((1, 1)), jnp.ones((1, 1))).slope[0, 0])
+    mu1 = float(ll.activation("shifted(tanh, 0.5)").smoother()(jnp.zeros((1, 1)), jnp.ones((1, 1))).slope[0, 0])
     np.testing.assert_allclose(u[:, 0], a0 * mu1 * 0.005, rtol=2e-2)
 
 
@@ -373,7 +372,7 @@ def test_mean_field_refines_the_law_of_s_as_well():
     s = jnp.asarray(2.0 * np.sqrt(chi2.ppf(q, 10) / 12))
     g, w = np.polynomial.hermite_e.hermegauss(80)
     field = 2.0 * np.sqrt(2 / 12) * g  # <u, z> has variance 2 scale^2/d at every z
-    rounded = smoother(ll.activation("shifted(tanh, 0.5)"), 8.0)
+    rounded = ll.activation("shifted(tanh, 0.5)").smoother(8.0)
     value = np.array([float(jnp.mean(rounded(jnp.full_like(s, m), s).value)) for m in field])
     truth = value @ w / w.sum()
     assert abs(float(ds.fourier.sel(term="1")[0]) - truth) < max(1e-5, 3 * ds.attrs["node_error"])
@@ -399,7 +398,7 @@ def test_pair_escapes_at_finite_dimension_as_linear_theory_says():
     times = np.linspace(0.5, 2.0, 4)
     d, mu2 = 10_000, None
     ds = ll.predict(problem("z1*z2", law="rademacher", second="fixed"), ll.MeanField(d=d), times)
-    mu2 = float(smoother(ll.activation("shifted(tanh, 0.5)"))(jnp.zeros((1, 1)), jnp.ones((1, 1))).pull[0, 0])
+    mu2 = float(ll.activation("shifted(tanh, 0.5)").smoother()(jnp.zeros((1, 1)), jnp.ones((1, 1))).pull[0, 0])
     expected = mu2 / d * np.sinh(2 * mu2 * times)
     np.testing.assert_allclose(ds.fourier.sel(term="z1*z2").values, expected, rtol=0.02)
 

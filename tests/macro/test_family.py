@@ -11,7 +11,7 @@ import limitlab as ll
 from cases import committee, spread
 from limitlab.numerics.gauss.erf import arcsine, erf_moments
 from limitlab.numerics.gauss.fields import field_sum
-from limitlab.problems.activations.base import activation
+from limitlab.problems.activations import activation
 from limitlab.results.schema import ATTRIBUTES
 
 TIMES = np.linspace(0.0, 4.0, 9)

@@ -18,7 +18,7 @@ from limitlab.macro.overlaps.overlap_ode import OverlapODE
 from limitlab.numerics.gauss.rules import gegenbauer_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.trees import as_arrays
-from limitlab.problems.activations.base import shifted
+from limitlab.problems.activations import shifted
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.losses import SquareLoss
 from limitlab.problems.networks import Committee

@@ -19,8 +19,7 @@ from limitlab.macro.mixtures.particles import follow, start_units
 from limitlab.macro.mixtures.samples import sample_field, sample_pull
 from limitlab.macro.mixtures.start import Cloud, draw_clouds
 from limitlab.numerics.gauss.orthant import orthant
-from limitlab.problems.activations.base import activation
-from limitlab.problems.activations.smoothers import linear_pieces
+from limitlab.problems.activations import activation
 
 D = 20
 PULL = jax.jit(closed_pull)
@@ -50,7 +49,7 @@ def test_orthant_probabilities(rho):
 
 def energy(name, cloud):
     """1/2 E(y - f)^2 over two dimensions in polar coordinates, radii split at every kink: for automatic derivatives."""
-    level, tilt, places, bends = map(np.asarray, linear_pieces(activation(name)))
+    level, tilt, places, bends = map(np.asarray, activation(name).pieces())
     nodes, weights = np.polynomial.legendre.leggauss(24)
     a, b, theta = cloud
     n = len(a)

@@ -17,7 +17,6 @@ from limitlab.algorithms.one_pass.base import begin
 from limitlab.algorithms.one_pass.layerwise_sgd import ridge_second_layer
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.numerics.keys import Stream, stream
-from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.networks import Network
 from limitlab.problems.sparse.representable import RepresentationWarning
 from limitlab.states import fourier as measure
@@ -264,12 +263,12 @@ def test_the_error_of_the_smoothed_mean_falls_as_the_square_of_the_dimension():
 
 
 def test_straight_lines_with_kinks_are_recognised():
-    intercept, slope, places, jumps = linear_pieces(ll.piecewise((-1, 0), (0.5, 2), (0.75, 1)))
+    intercept, slope, places, jumps = ll.piecewise((-1, 0), (0.5, 2), (0.75, 1)).pieces()
     np.testing.assert_allclose(places, [-1, 0.5, 0.75], atol=1e-9)
     np.testing.assert_allclose(jumps, [4 / 3, -4 - 4 / 3, 4], rtol=1e-9)
     assert intercept == pytest.approx(0, abs=1e-12) and slope == pytest.approx(0, abs=1e-12)
-    assert linear_pieces(ll.activation(TANH)) is None
-    assert linear_pieces(ll.activation("square")) is None
+    assert ll.activation(TANH).pieces() is None
+    assert ll.activation("square").pieces() is None
 
 
 @pytest.mark.parametrize(("others", "latent"), [(11, 2), (300, 2)])

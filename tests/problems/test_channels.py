@@ -13,6 +13,8 @@ import limitlab as ll
 from limitlab.errors import InputError
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import BinaryChannel, CustomBinary, CustomChannel
+from limitlab.problems.population import response
+from limitlab.problems.predictor import Predictor
 
 CHANNELS = [
     ll.Sign(),
@@ -285,3 +287,52 @@ def test_a_density_too_narrow_for_the_rule_is_warned_about():
         warnings.simplefilter("error")
         wide = noisy_modulus(0.5)
     assert error(wide, 0.5) < 1e-7
+
+
+# --- fields of a fit ---------------------------------------------------------------------------------------
+
+FITS = {
+    "signs, logistic": (ll.Sign(variance=0.2, flip=0.05), ll.LogisticLoss()),
+    "odds, residuals": (ll.Logistic(), ll.PseudoHuberLoss(0.6)),
+    "linear": (ll.GaussianNoise(variance=0.3), ll.PseudoHuberLoss(0.6)),
+    "rectified": (ll.Rectified(variance=0.2), ll.PseudoHuberLoss(0.6)),
+    "modulus": (ll.Modulus(variance=0.2), ll.PseudoHuberLoss(0.6)),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_response_of_a_fit_is_the_slope_of_its_envelope(name):
+    r"""With M the Moreau envelope and (z, omega) ~ N(0, [[rho, m], [m, q]]): dM/d omega = -g, so that
+
+    d/dm E M = -E f0 g and d/dq E M = -E dg / 2, by parts.
+    """
+    channel, loss = traced(FITS[name][0]), FITS[name][1]
+    m, q, rho, V = 0.6, 0.9, 1.3, jnp.asarray(0.8)
+
+    @eqx.filter_jit
+    def envelope(m, q):
+        _, gg, _, train = response(channel, loss, Predictor.of(m, q, rho), V)
+        return train + V * gg / 2
+
+    f0_g, _, bend, _ = response(channel, loss, Predictor.of(m, q, rho), V)
+    h = 1e-4
+    along_m = (envelope(m + h, q) - envelope(m - h, q)) / (2 * h)
+    along_q = (envelope(m, q + h) - envelope(m, q - h)) / (2 * h)
+    np.testing.assert_allclose([along_m, along_q], [-f0_g, bend / 2], rtol=2e-6)
+
+
+@pytest.mark.parametrize("channel", [ll.Modulus(variance=0.2), ll.SquaredModulus(variance=0.2)])
+def test_a_blind_fit_has_the_law_of_a_fit_that_learned_nothing(channel):
+    loss, p = ll.PseudoHuberLoss(0.6), Predictor(jnp.zeros(()), jnp.asarray(0.7), jnp.asarray(1.3))
+    assert channel.blind(loss) and not channel.blind(ll.LogisticLoss())
+    plain, blind = (response(traced(channel), loss, p, jnp.asarray(0.8), blind) for blind in (False, True))
+    np.testing.assert_allclose(plain, blind, rtol=1e-8, atol=1e-9)
+
+
+def test_label_moments_are_those_of_samples():
+    z = 1.2 * jax.random.normal(jax.random.key(0), (400_000,))
+    for channel in (ll.GaussianNoise(variance=0.3), ll.Sign(flip=0.1), ll.Rectified(variance=0.1), ll.Modulus()):
+        y = channel.sample(jax.random.key(1), z)
+        c1, y2, rest = channel.label_moments(1.44)
+        np.testing.assert_allclose([jnp.mean(y * z) / 1.44, jnp.mean(y**2)], [c1, y2], rtol=0.01, atol=0.01)
+        np.testing.assert_allclose(rest, y2 - 1.44 * c1**2, atol=1e-12)

@@ -8,6 +8,7 @@ import pytest
 
 import limitlab as ll
 from limitlab.problems.losses import (
+    AmplitudeLoss,
     CustomLoss,
     HingeLoss,
     HuberLoss,
@@ -135,3 +136,73 @@ def test_a_custom_loss_has_a_hash_but_cannot_be_saved(tmp_path):
 def test_only_the_phase_retrieval_loss_is_not_convex():
     assert not PhaseRetrievalLoss().convex
     assert all(loss.convex for loss in ALL.values())
+
+
+# --- labels ------------------------------------------------------------------------------------------------
+
+CHANNELS = {
+    "linear": ll.GaussianNoise(variance=0.3),
+    "sign": ll.Sign(),
+    "logistic": ll.Logistic(),
+    "door": ll.Door(0.7),
+    "modulus": ll.Modulus(variance=0.1),
+    "squares": ll.SquaredModulus(),
+    "rectified": ll.Rectified(),
+}
+SIGNED, BINARY = {"linear", "sign", "logistic", "rectified"}, {"sign", "logistic", "door"}
+FITTING = [
+    *((loss, SIGNED) for loss in (SquareLoss(), HuberLoss(), PseudoHuberLoss(), CustomLoss(jnp.cosh, of="residual"))),
+    *(
+        (loss, BINARY)
+        for loss in (LogisticLoss(), HingeLoss(), ll.SquaredHingeLoss(), CustomLoss(lambda t: jnp.exp(-t)))
+    ),
+    (PhaseRetrievalLoss(), {"modulus"}),
+    (PhaseRetrievalLoss(labels="intensity"), {"squares"}),
+    (AmplitudeLoss(), {"modulus"}),
+    (MaxMargin(), set()),
+]
+
+
+@pytest.mark.parametrize(("loss", "fitting"), FITTING, ids=[str(loss) for loss, _ in FITTING])
+def test_a_loss_knows_which_labels_it_fits(loss, fitting):
+    assert {name for name, channel in CHANNELS.items() if loss.fits(channel) is None} == fitting
+    for name in CHANNELS.keys() - fitting:
+        needed, came, remedy = loss.fits(CHANNELS[name])
+        assert needed and came and remedy.endswith(".")
+
+
+def test_a_misfit_says_what_was_needed_what_came_and_what_to_do():
+    even = SquareLoss().fits(ll.Door(0.7))
+    assert even.needed == "labels that see the sign of z for SquareLoss"
+    assert even.came == "Door(width=0.7), from which a linear output learns nothing"
+    assert even.remedy == "Use loss=PhaseRetrievalLoss() or AmplitudeLoss()."
+    signs = LogisticLoss().fits(ll.Modulus())
+    assert signs == (
+        "labels -1 and +1 for LogisticLoss",
+        ll.Modulus(),
+        "Use a channel such as Sign(), or loss=SquareLoss().",
+    )
+    assert AmplitudeLoss().fits(ll.Sign()).needed == "labels |z| (Problem.channel=Modulus()) for AmplitudeLoss"
+    assert MaxMargin().fits(ll.Sign()).needed == "a loss with a gradient"
+    assert MaxMargin().reads(ll.Sign()) is None  # a fit needs no gradient
+    assert not MaxMargin().differentiable
+
+
+def test_a_channel_of_the_users_own_is_judged_by_what_it_says_of_itself():
+    class Doubled(ll.Modulus):
+        """y = 2 |z|: still a modulus to a loss, whatever its class."""
+
+    assert PhaseRetrievalLoss().fits(Doubled()) is None
+    assert SquareLoss().fits(Doubled()) is not None
+
+
+@pytest.mark.parametrize("loss", [PhaseRetrievalLoss(0.7), AmplitudeLoss(0.3)])
+@pytest.mark.parametrize("channel", [ll.Modulus(variance=0.2), ll.GaussianNoise(variance=0.2)])
+def test_the_risk_of_phase_retrieval_is_the_mean_over_the_law_of_any_labels(loss, channel):
+    """In closed form for its own labels, by the law of the channel for others."""
+    m, q, rho = 0.5, 0.9, 1.3
+    key = jax.random.key(0)
+    z = jax.random.multivariate_normal(key, jnp.zeros(2), jnp.asarray([[rho, m], [m, q]]), (400_000,))
+    paid = loss.value(channel.sample(jax.random.key(1), z[:, 0]), z[:, 1])
+    error = float(jnp.std(paid)) / np.sqrt(len(paid))
+    assert abs(float(loss.risk(channel, *map(jnp.asarray, (m, q, rho)))) - float(jnp.mean(paid))) < 4.5 * error

@@ -4,44 +4,12 @@ import numpy as np
 
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.errors import LimitUndefinedError
-from limitlab.problems.channels import AbstractChannel, Modulus, SquaredModulus
-from limitlab.problems.channels.base import BinaryChannel
 from limitlab.problems.inputs import Gaussian, Hypercube
-from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss, AmplitudeLoss, MaxMargin, PhaseRetrievalLoss
 from limitlab.problems.networks import Committee, SingleIndex
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import InformedStart, RandomStart
 
-__all__ = ["check_descent", "misfit", "start_overlaps"]
-
-
-def misfit(channel: AbstractChannel, loss: AbstractLoss | None) -> tuple[str, object, str] | None:
-    """(needed, came, remedy) if the loss makes no sense of the channel's labels, else None."""
-    name = type(loss).__name__
-    if loss is None:
-        return "Problem.loss", "none", "Add loss=PhaseRetrievalLoss() or loss=SquareLoss(), for instance."
-    if isinstance(loss, MaxMargin):
-        return "a loss with a gradient", loss, "Use SquaredHingeLoss() or LogisticLoss()."
-    if isinstance(loss, PhaseRetrievalLoss) and loss.labels == "intensity":
-        if not isinstance(channel, SquaredModulus):
-            return f"channel=SquaredModulus() for {loss}", channel, 'Labels |z| go with labels="modulus".'
-    elif isinstance(loss, (PhaseRetrievalLoss, AmplitudeLoss)):
-        if not isinstance(channel, Modulus):
-            return (
-                f"labels |z| (Problem.channel=Modulus()) for {name}",
-                channel,
-                'Squares go with PhaseRetrievalLoss(labels="intensity"), labels with a sign with SquareLoss().',
-            )
-    elif isinstance(loss, AbstractConvexLoss) and loss.of == "margin":
-        if not isinstance(channel, BinaryChannel):
-            return f"labels -1 and +1 for {name}", channel, "Use a channel such as Sign(), or loss=SquareLoss()."
-    elif channel.even:
-        return (
-            f"labels that see the sign of z for {name}",
-            f"{channel}, from which a linear output learns nothing",
-            "Use loss=PhaseRetrievalLoss() or AmplitudeLoss().",
-        )
-    return None
+__all__ = ["check_descent", "start_overlaps"]
 
 
 def check_descent(by: str, problem: Problem, error: type[Exception] = LimitUndefinedError) -> None:
@@ -66,8 +34,9 @@ def check_descent(by: str, problem: Problem, error: type[Exception] = LimitUndef
             student,
             "A wider student of squares is described by MatrixFlow().",
         )
-    wrong = misfit(problem.channel, problem.loss)
-    if wrong is not None:
+    if problem.loss is None:
+        fail("Problem.loss", "none", "Add loss=PhaseRetrievalLoss() or loss=SquareLoss(), for instance.")
+    elif (wrong := problem.loss.fits(problem.channel)) is not None:
         fail(*wrong)
     start = problem.start
     if not isinstance(start, (InformedStart, RandomStart)):

@@ -2,7 +2,6 @@
 
 from limitlab.algorithms.erm import ERM
 from limitlab.errors import LimitUndefinedError
-from limitlab.problems.channels.base import BinaryChannel
 from limitlab.problems.inputs import Gaussian
 from limitlab.problems.losses import AbstractConvexLoss
 from limitlab.problems.networks import SingleIndex
@@ -40,10 +39,9 @@ def check_erm(by: str, problem: Problem, error: type[Exception] = LimitUndefined
             f"{loss!r}, which is not convex: it has many minima and replica symmetry breaks",
             "Use a convex loss, or a dynamical rule (GradientDescent, GAMP) for this one.",
         )
-    assert isinstance(loss, AbstractConvexLoss)
-    if loss.of == "margin" and not isinstance(problem.channel, BinaryChannel):
+    elif (wrong := loss.reads(problem.channel)) is not None:
         fail(
-            f"labels -1 and +1 for {type(loss).__name__}",
-            problem.channel,
+            wrong.needed,
+            wrong.came,
             "Use a channel such as Sign() or Logistic(), or a regression loss such as SquareLoss().",
         )

@@ -19,7 +19,7 @@ import numpy as np
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.rules import between
-from limitlab.problems.activations.base import Activation, activation
+from limitlab.problems.activations import Activation, activation
 
 __all__ = [
     "HermiteExpansion",

@@ -26,7 +26,7 @@ def list_() -> None:
     from limitlab.gallery import ENTRIES
     from limitlab.library import LIBRARY
     from limitlab.macro.predict import LIMITS
-    from limitlab.problems.activations.base import ACTIVATIONS
+    from limitlab.problems.activations import ACTIVATIONS
 
     entries = [[name, entry.title, f"{entry.seconds:.0f} s"] for name, entry in ENTRIES.items()]
     show_table("gallery entries: limitlab run NAME", ["name", "what it shows", "takes about"], entries)

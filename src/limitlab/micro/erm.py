@@ -1,6 +1,6 @@
 """Convex empirical risk minimisation at finite size."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,15 +10,13 @@ import numpy as np
 from limitlab.algorithms.erm_requirements import check_erm
 from limitlab.errors import InputError
 from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
+from limitlab.numerics.convex.fit import Fit
 from limitlab.numerics.machine import Progress, check_memory
 from limitlab.numerics.trees import traced
-from limitlab.problems.fields import Predictor, errors
-from limitlab.problems.losses import MaxMargin
+from limitlab.problems.population import errors
+from limitlab.problems.predictor import Predictor
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
-
-if TYPE_CHECKING:
-    from limitlab.algorithms.convex_fit import Fit
 
 __all__ = ["draw_data", "run_erm"]
 
@@ -35,8 +33,6 @@ def run_erm(problem: Problem, d: int, replicas: int = 1, seed: int = 0, progress
     not exist (separable labels without penalty, max margin on labels that are not separable) has NaN and the status
     "undefined"; the reason is in the attribute ``notes``.
     """
-    from limitlab.algorithms.convex_fit import fit  # scipy.optimize is slow to import
-
     check_erm("simulate with ERM", problem, InputError)
     n = check_glm("simulate with ERM", problem, d)
     needed = 8 * (COPIES * n * d + 3 * min(n, d) ** 2)  # replicas are fitted one after the other
@@ -47,13 +43,13 @@ def run_erm(problem: Problem, d: int, replicas: int = 1, seed: int = 0, progress
     rows, fits = [], []
     for replica in range(replicas):
         X, y, w_star = draw_data(problem, d, seed, replica)
-        found = fit(loss, X, y, penalty)
+        found = loss.minimise(X, y, penalty)
         fits.append(found)
         rows.append(_measure(live, found, X, y, w_star))
         if progress is not None:
             progress(replica + 1, replicas, f"ERM, d = {d}")
     values = {name: (("replica",), np.array([row[name] for row in rows])) for name in rows[0]}
-    if isinstance(loss, MaxMargin):
+    if loss.hard:
         del values["risk"]
     told = sorted({found.words for found in fits if found.words})
     worst = max((found.error for found in fits if np.isfinite(found.error)), default=float("nan"))
@@ -86,13 +82,13 @@ def _draw(inputs, prior, channel, key, n: int, d: int):
     return draw_glm(inputs, prior, channel, key, n, d, jnp.float64)
 
 
-def _measure(live, found: "Fit", X, y, w_star) -> dict[str, float]:
+def _measure(live, found: Fit, X, y, w_star) -> dict[str, float]:
     channel, loss = live
     d = len(w_star)
     m, q, rho = (float(x) / d for x in (found.w @ w_star, found.w @ found.w, w_star @ w_star))
     ok = found.status == "ok"
     row = {name: float(x) for name, x in _errors(channel, loss, m, q, rho).items()}
-    train = 0.0 if isinstance(loss, MaxMargin) else float(np.mean(loss.value(jnp.asarray(y), jnp.asarray(X @ found.w))))
+    train = 0.0 if loss.hard else float(np.mean(loss.value(jnp.asarray(y), jnp.asarray(X @ found.w))))
     row |= {"m": m, "q": q, "train_loss": train}
     return row if ok or found.status == "not_converged" else dict.fromkeys(row, float("nan"))
 

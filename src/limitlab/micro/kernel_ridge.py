@@ -21,8 +21,7 @@ from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre
 from limitlab.numerics.machine import Progress, check_memory
-from limitlab.problems.activations.base import Activation
-from limitlab.problems.activations.smoothers import linear_pieces
+from limitlab.problems.activations import Activation
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.inputs import Hypercube
 from limitlab.problems.problem import Problem
@@ -137,7 +136,7 @@ def kernel_ridge(
 def activation_kernel(activation: Activation, scale: float, rho: np.ndarray) -> np.ndarray:
     r""":math:`E[\sigma(sG)\sigma(sG')]` for standard normals of correlation rho: :math:`\sum_k c_k^2 \rho^k`, with
     :math:`c_k = E[\sigma(sG) He_k(G)]/\sqrt{k!}`. What the series leaves out is added at rho = +-1, where it counts."""
-    kinks = linear_pieces(activation)
+    kinks = activation.pieces()
     edges = np.arange(-12.5, 12.75, 0.25)
     if kinks is not None:
         places = np.concatenate([kinks[2], -kinks[2]]) / scale  # the mirrored ones are for rho = -1

@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 
 from limitlab.errors import InputError, SpecError
-from limitlab.problems.activations.base import Activation, activation
+from limitlab.problems.activations import Activation, activation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_WHOLE, MAX_WIDTH, check_bounds
 from limitlab.spec.kinds import example, fields_of, known_kinds

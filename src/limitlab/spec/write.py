@@ -14,7 +14,7 @@ import numpy as np
 import tomli_w
 
 from limitlab.errors import InputError, SpecError
-from limitlab.problems.activations.base import Activation
+from limitlab.problems.activations import Activation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_TEXT
 from limitlab.spec.kinds import fields_of

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.cube import cube_points, walsh
-from limitlab.problems.activations.base import Activation
-from limitlab.problems.activations.smoothers import linear_pieces
+from limitlab.problems.activations import Activation
 from limitlab.problems.networks import Committee, Network
 from limitlab.problems.sparse.target import SparseTarget
 from limitlab.states.test_risk import TestRisk
@@ -43,7 +42,7 @@ def _rule() -> tuple[np.ndarray, np.ndarray]:
 def smoothed_values(activation: Activation, m: jax.Array, s: jax.Array, kappa4: jax.Array) -> jax.Array:
     r""":math:`E[\sigma(m + sG)(1 - \kappa_4 He_4(G)/12)]`: in closed form for straight lines with kinks, else by a
     trapezoid rule."""
-    kinks = linear_pieces(activation)
+    kinks = activation.pieces()
     if kinks is None:
         G, weights = _rule()
         both = activation(m[..., None] + s[..., None] * G) @ weights
@@ -68,7 +67,7 @@ def how(activation: Activation, d: int, P: int) -> str:
     """In words, how means over the other coordinates are taken."""
     if enumerated(d, P):
         return f"all 2^{d - P} signs of the other coordinates"
-    rule = "trapezoid rule" if linear_pieces(activation) is None else "closed form"
+    rule = "trapezoid rule" if activation.pieces() is None else "closed form"
     draws, points = _draws(d - P, P)
     where = "all latent points" if points == 2**P else f"{points} random latent points"
     return f"Gaussian mean with fourth cumulant ({rule}); variance from {draws} draws at {where}"
@@ -163,7 +162,7 @@ def _observe(activation: Activation, table: jax.Array, net: Network, key: jax.Ar
         def smooth(point):
             return net.a @ smoothed_values(activation, u @ _signs(point, P) + bias, s, kappa4) / p
 
-        nodes = 1 if linear_pieces(activation) is not None else len(_rule()[0])
+        nodes = 1 if activation.pieces() is not None else len(_rule()[0])
         mean = _over(smooth, jnp.arange(2**P), p * nodes)
         variance = residual_variance(activation, net.a, u, v, bias, mean, key)
     seen = {

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.problems.activations.base import Activation
+from limitlab.problems.activations import Activation
 from limitlab.problems.problem import Problem
 from limitlab.spec import to_dict
 

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.random import chi_square, wishart
-from limitlab.problems.activations.kinks import unit_functions
 from limitlab.states.overlaps import Overlaps
 from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Run
 
@@ -45,7 +44,7 @@ def overlaps_step(columns: int, both: Any, d: jax.Array, run: Run, key: jax.Arra
     else:
         norms = (g @ g.T + wishart(key_h, batch, d - columns)) / d
     y = setting.channel.sample(key_y, setting.teacher.link(lam_star))
-    value_of, slope_of = unit_functions(setting.student.activation)
+    value_of, slope_of = setting.student.activation.unit_functions()
     value = value_of(lam)
     f = value @ o.a / p
     pull = rule.pull(setting, y, f)

@@ -10,8 +10,7 @@ from limitlab.algorithms.erm_requirements import check_erm
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.erm.erm_asymptotics import solve_erm
 from limitlab.macro.erm.separability import separability_ratio
-from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
-from limitlab.problems.fields import label_moments
+from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.losses import MaxMargin, SquareLoss
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
 from limitlab.problems.problem import Problem
@@ -136,9 +135,9 @@ def _within(problem: Problem, grid: np.ndarray, best: float, lowest: float) -> t
 def _ridge(problem: Problem, grid: np.ndarray, error: np.ndarray) -> OptimalPenalty:
     """(y2 - c1^2 rho)/(c1^2 rho): noise over signal of the best linear model, for every sample ratio."""
     rho = float(problem.teacher.prior.second_moment)  # type: ignore[attr-defined]
-    c1, _, rest = (float(x) for x in label_moments(problem.channel, rho))
+    c1, _, rest = (float(x) for x in problem.channel.label_moments(rho))
     if c1 == 0:
-        kind = "no better than a coin" if isinstance(problem.channel, BinaryChannel) else "best as zero"
+        kind = "no better than a coin" if problem.channel.labels == "binary" else "best as zero"
         note = f"The labels have no linear part: the prediction is {kind}."
         return OptimalPenalty(np.inf, float(error[-1]), (0.0, np.inf), note)
     penalty = max(0.0, rest / (c1**2 * rho))

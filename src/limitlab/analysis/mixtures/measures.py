@@ -19,7 +19,6 @@ from limitlab.macro.mixtures.law import Law, Units, at_infinity, make_law, risk,
 from limitlab.macro.mixtures.radial_flow import RadialFlow
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import normal_nodes
-from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.problem import Problem, replaced
 
 __all__ = ["Measure", "OptimalityGap", "Potentials", "as_measure", "finite_width", "optimality_gap", "potentials"]
@@ -233,7 +232,7 @@ def finite_width(problem: Problem, rho, d: float = math.inf) -> float:
 def _second_moment(p: Potentials, r: np.ndarray) -> np.ndarray:
     """E[(a sigma(w.x))^2] of a given direction: the field is Gaussian in either class, at every d."""
     activation, delta = p.problem.student.activation, float(p.problem.inputs.delta)  # type: ignore[union-attr]
-    pieces, total = linear_pieces(activation), np.zeros(len(r))
+    pieces, total = activation.pieces(), np.zeros(len(r))
     for tau in (1 + delta, 1 - delta):
         if pieces is not None:
             total += _pieces_square(pieces, tau * r) / 2

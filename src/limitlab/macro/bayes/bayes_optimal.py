@@ -12,7 +12,7 @@ from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import State, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.trees import traced
-from limitlab.problems.channels import AbstractChannel, BinaryChannel
+from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
@@ -24,7 +24,7 @@ def _errors(channel: AbstractChannel, m: Any, V: Any) -> tuple[jax.Array, jax.Ar
     def one(pair):
         m, V = pair
         mse = channel.label_mse(m, V)
-        return mse, channel.classification_error(m, V) if isinstance(channel, BinaryChannel) else mse
+        return mse, channel.least_error(m, V) if channel.labels == "binary" else mse
 
     return jax.lax.map(one, (m, V))
 
@@ -96,7 +96,7 @@ class BayesOptimal(AbstractLimit):
             "free_entropy": (along, f),
             "status": (along, np.full(len(m), "ok")),
         }
-        kind = "classification error" if isinstance(problem.channel, BinaryChannel) else "mean-square error"
+        kind = "classification error" if problem.channel.labels == "binary" else "mean-square error"
         return dataset(
             problem,
             variables,

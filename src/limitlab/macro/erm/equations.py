@@ -15,10 +15,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
-from limitlab.problems.channels.gaussian_noise import GaussianNoise
-from limitlab.problems.fields import Predictor, blind_residuals, errors, response
-from limitlab.problems.losses import AbstractConvexLoss, MaxMargin
+from limitlab.problems.channels.base import AbstractChannel
+from limitlab.problems.losses import AbstractConvexLoss
+from limitlab.problems.population import errors, response
+from limitlab.problems.predictor import Predictor
 
 __all__ = ["TOLERANCE", "Solution", "residual", "solve_lanes"]
 
@@ -52,9 +52,9 @@ def _unpack(x: jax.Array, rho) -> tuple[Predictor, jax.Array]:
 def _new(channel, loss, x, alpha, penalty, rho) -> jax.Array:
     """One round of the equations: x from its conjugates."""
     p, V = _unpack(x, rho)
-    f, g, bend, _ = response(channel, loss, p, V, blind_residuals(channel, loss))
+    f, g, bend, _ = response(channel, loss, p, V, channel.blind(loss))
     log_V = -jnp.log(penalty + alpha * bend)
-    log_sigma = jnp.log(alpha * g) / 2 + (x[2] if isinstance(loss, MaxMargin) else log_V)
+    log_sigma = jnp.log(alpha * g) / 2 + (x[2] if loss.hard else log_V)
     ratio = jnp.sqrt(rho) * alpha * f / jnp.sqrt(alpha * g)
     return jnp.stack([jnp.arcsinh(ratio), log_sigma, log_V])
 
@@ -66,7 +66,7 @@ def residual(channel, loss, x, alpha, penalty, rho) -> jax.Array:
 
 def _path(loss, s, alpha, penalty):
     """(alpha, penalty) at s in [0, 1]."""
-    if isinstance(loss, MaxMargin):
+    if loss.hard:
         first = jnp.minimum(alpha, FEW)
         return first * (alpha / first) ** s, jnp.ones_like(penalty)
     first = jnp.maximum(penalty, 10 * (1 + alpha))
@@ -134,11 +134,11 @@ def _follow(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, 
 def _solve_one(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho) -> Solution:
     end = _follow(channel, loss, alpha, penalty, rho)
     p, V = _unpack(end.good, rho)
-    blind = blind_residuals(channel, loss)
+    blind = channel.blind(loss)
     if blind:  # m = 0 by symmetry, not by rounding
         p = p._replace(t=jnp.zeros_like(p.t))
     f, g, bend, train = response(channel, loss, p, V, blind)
-    train = jnp.zeros(()) if isinstance(loss, MaxMargin) else train  # not by rounding on the wrong side of the margin
+    train = jnp.zeros(()) if loss.hard else train  # not by rounding on the wrong side of the margin
     size = jnp.where(end.done, end.size, jnp.inf)
     paid = errors(channel, loss, p, blind)
     return Solution(p.m, p.q, p.sigma, V, alpha * f, alpha * g, alpha * bend, train, paid, size, end.steps)
@@ -147,7 +147,7 @@ def _solve_one(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalt
 @eqx.filter_jit
 def solve_lanes(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho) -> Solution:
     """The solutions for arrays of sample ratios, penalties and teacher norms, all in one call."""
-    if isinstance(channel, (BinaryChannel, GaussianNoise)):
+    if channel.on_a_line:
         return jax.vmap(lambda a, l, r: _solve_one(channel, loss, a, l, r))(alpha, penalty, rho)
     # Two-dimensional laws: one after the other, or their nodes fill the memory.
     return jax.lax.map(lambda case: _solve_one(channel, loss, *case), (alpha, penalty, rho))

@@ -16,7 +16,7 @@ from limitlab.macro.erm.ridge import ridge_lanes
 from limitlab.macro.erm.separability import separability_ratio
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.trees import traced
-from limitlab.problems.losses import AbstractConvexLoss, LogisticLoss, MaxMargin, SquareLoss
+from limitlab.problems.losses import AbstractConvexLoss
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
@@ -100,7 +100,7 @@ def solve_erm(problem: Problem, alpha: np.ndarray, penalty: np.ndarray):
     rho = float(problem.teacher.prior.second_moment)  # type: ignore[attr-defined]
     separable = functools.cache(lambda: separability_ratio(channel, rho))  # asked for only where it matters
     words = [_missing(problem, a, l, separable) for a, l in zip(alpha.tolist(), penalty.tolist(), strict=True)]
-    if isinstance(loss, SquareLoss):
+    if loss.quadratic:
         values, bad = ridge_lanes(channel, alpha, penalty, rho)
         for k in np.nonzero(bad)[0]:
             words[k] = "least squares without penalty diverges at sample_ratio = 1. Use a penalty > 0."
@@ -115,7 +115,7 @@ def solve_erm(problem: Problem, alpha: np.ndarray, penalty: np.ndarray):
     found = solve_lanes(traced(channel), traced(loss), jnp.asarray(a), jnp.asarray(l), jnp.full(size, rho))
     found = jax.tree.map(lambda x: np.asarray(x)[: len(alpha)], found)
     values = {name: getattr(found, name) for name in NAMES} | found.errors
-    if isinstance(loss, MaxMargin):
+    if loss.hard:
         del values["risk"]  # infinite as soon as a new sample may fall inside the margin
     failed = lanes & ~(found.residual < TOLERANCE)
     for k in np.nonzero(failed)[0]:
@@ -130,7 +130,7 @@ def solve_erm(problem: Problem, alpha: np.ndarray, penalty: np.ndarray):
 def _missing(problem: Problem, alpha: float, penalty: float, separable: Callable[[], float]) -> str:
     """Why there is no single minimiser at this point, in words; "" if there is one."""
     loss: Any = problem.loss
-    if isinstance(loss, SquareLoss) or (penalty > 0 and not isinstance(loss, MaxMargin)):
+    if loss.quadratic or (penalty > 0 and not loss.hard):
         return ""
     if loss.of == "residual":
         if alpha <= 1:
@@ -138,11 +138,11 @@ def _missing(problem: Problem, alpha: float, penalty: float, separable: Callable
                 f"without penalty and with sample_ratio = {alpha:g} <= 1 infinitely many weights fit all labels. Use a "
                 "penalty > 0, or SquareLoss() for the least-norm one."
             )
-        if getattr(problem.channel, "noiseless_rate", 0.0) == 1.0 and not problem.channel.even:
+        if problem.channel.noiseless_rate == 1.0 and not problem.channel.even:
             return "without noise or penalty the teacher itself is the minimiser (m = q = rho). Use a penalty > 0."
         return ""
     threshold = separable()
-    if isinstance(loss, MaxMargin):
+    if loss.hard:
         if alpha < threshold:
             return ""
         return (
@@ -151,8 +151,7 @@ def _missing(problem: Problem, alpha: float, penalty: float, separable: Callable
         )
     if alpha > threshold:
         return ""
-    many = "the minimiser runs to infinity" if isinstance(loss, LogisticLoss) else "the minimiser is not unique"
     return (
-        f"labels at sample_ratio = {alpha:g} are separable (threshold {threshold:.5g}): without penalty {many}. Use a "
-        "penalty > 0, or MaxMargin() for the direction reached as the penalty goes to 0."
+        f"labels at sample_ratio = {alpha:g} are separable (threshold {threshold:.5g}): without penalty "
+        f"{loss.if_separable}. Use a penalty > 0, or MaxMargin() for the direction reached as the penalty goes to 0."
     )

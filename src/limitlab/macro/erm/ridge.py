@@ -14,15 +14,16 @@ import numpy as np
 
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels.base import AbstractChannel
-from limitlab.problems.fields import Predictor, errors, label_moments
 from limitlab.problems.losses import SquareLoss
+from limitlab.problems.population import errors
+from limitlab.problems.predictor import Predictor
 
 __all__ = ["ridge_lanes"]
 
 
 def ridge_lanes(channel: AbstractChannel, alpha: np.ndarray, penalty: np.ndarray, rho: float):
     """Values by name for pairs of sample ratio and penalty, and where they diverge (alpha = 1, no penalty)."""
-    c1, _, rest = (float(x) for x in label_moments(channel, rho))
+    c1, _, rest = (float(x) for x in channel.label_moments(rho))
     bad = (alpha == 1) & (penalty == 0)
     a, l = np.where(bad, 2.0, alpha), np.asarray(penalty, float)
     b = l + a - 1

@@ -13,7 +13,7 @@ from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.gauss.normal import density, measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.numerics.trees import traced
-from limitlab.problems.channels.base import AbstractChannel, BinaryChannel
+from limitlab.problems.channels import AbstractChannel, BinaryChannel
 
 __all__ = ["separability_ratio"]
 

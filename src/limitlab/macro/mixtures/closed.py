@@ -30,8 +30,7 @@ from jax.scipy.special import ndtr
 from limitlab.macro.mixtures.start import Cloud
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.orthant import MOST, orthant
-from limitlab.problems.activations.base import Activation
-from limitlab.problems.activations.smoothers import linear_pieces
+from limitlab.problems.activations import Activation
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
 from limitlab.problems.problem import Problem
 
@@ -75,7 +74,7 @@ def has_closed_form(problem: Problem) -> bool:
     """Whether the inputs are a Gaussian mixture and the activation is made of straight lines."""
     student = problem.student
     mixture = isinstance(problem.inputs, (IsotropicMixture, AnisotropicMixture))
-    return mixture and student is not None and linear_pieces(student.activation) is not None
+    return mixture and student is not None and student.activation.pieces() is not None
 
 
 def closed_field(problem: Problem, d: int, mirrored: bool) -> ClosedField:
@@ -89,7 +88,7 @@ def closed_field(problem: Problem, d: int, mirrored: bool) -> ClosedField:
 
 
 def _field(activation: Activation, variances: jax.Array, mirrored: bool, values: bool) -> ClosedField:
-    pieces = linear_pieces(activation)
+    pieces = activation.pieces()
     assert pieces is not None
     level, tilt, places, bends = (x.tolist() for x in pieces)
     return ClosedField(level, tilt, tuple(places), tuple(bends), variances, mirrored, values)

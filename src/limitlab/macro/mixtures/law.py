@@ -21,8 +21,7 @@ import numpy as np
 from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
 from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise
-from limitlab.problems.activations.base import Activation
-from limitlab.problems.activations.smoothers import linear_pieces, smoother
+from limitlab.problems.activations import Activation
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
 from limitlab.problems.problem import Problem
 
@@ -69,9 +68,9 @@ def make_law(problem: Problem, d: float, panels: int | None = None) -> Law:
 
 def _smoother(activation: Activation, d: float) -> AbstractSmoother:
     if math.isinf(d):
-        return smoother(activation, 4.0)
-    if d > 1 and linear_pieces(activation) is not None:
-        gaussian = smoother(activation)
+        return activation.smoother(4.0)
+    if d > 1 and activation.pieces() is not None:
+        gaussian = activation.smoother()
         assert isinstance(gaussian, PiecewiseSmoother)
         return SpherePiecewise.of(gaussian, int(d))
     return DirectionSmoother(activation.function, activation.derivative, int(d))

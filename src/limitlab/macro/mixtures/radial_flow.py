@@ -19,7 +19,6 @@ from limitlab.macro.mixtures.volumes import VolumePath, entropy, make_grid, spre
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.rules import length_edges
 from limitlab.numerics.machine import check_memory
-from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -117,7 +116,7 @@ class RadialFlow(AbstractLimit):
         two_norms = isinstance(inputs, AnisotropicMixture)
         if two_norms and math.isfinite(self.d):
             fail("infinite dimension for an anisotropic mixture", f"d={self.d}", f"Use MeanField(d={int(self.d)}).")
-        if self.d == 1 and linear_pieces(student.activation) is not None:
+        if self.d == 1 and student.activation.pieces() is not None:
             fail("d >= 2 for an activation with kinks", "d=1", "Use MeanField(d=1).")
         if T > 0 and math.isinf(self.d):
             fail("a finite dimension at temperature > 0", "d=inf", "Noise moves |w|^2 by d: use RadialFlow(d=40).")

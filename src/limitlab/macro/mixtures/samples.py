@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.macro.mixtures.start import Cloud
-from limitlab.problems.activations.base import Activation
-from limitlab.problems.activations.kinks import unit_functions
+from limitlab.problems.activations import Activation
 from limitlab.problems.base import CHUNK
 from limitlab.problems.inputs import AbstractLabelledInputs
 from limitlab.problems.problem import Problem
@@ -53,7 +52,7 @@ def sample_pull(field: SampleField, cloud: Cloud) -> Cloud:
     r""":math:`-\nabla\Psi` at every unit of one cloud, as `closed_pull`, without its own part of f."""
     a, b, theta = cloud
     images, m, d = theta.shape
-    value_of, _ = unit_functions(field.activation)
+    value_of, _ = field.activation.unit_functions()
     rows = jnp.concatenate([theta, b[..., None]], axis=-1).reshape(-1, d + 1)
 
     def add(total, piece):
@@ -74,7 +73,7 @@ def sample_pull(field: SampleField, cloud: Cloud) -> Cloud:
 
 def sample_risk(field: SampleField, clouds: Cloud) -> jax.Array:
     r""":math:`\tfrac12 E(y - f_A)(y - f_B)` of two clouds on the samples."""
-    value_of, _ = unit_functions(field.activation)
+    value_of, _ = field.activation.unit_functions()
     n, d = clouds.a[0].size, clouds.theta.shape[-1]
     a, rows = clouds.a.reshape(2, n), jnp.concatenate([clouds.theta, clouds.b[..., None]], axis=-1)
 

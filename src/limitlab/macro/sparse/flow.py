@@ -22,7 +22,6 @@ from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.numerics.gauss.smoothing import AbstractSmoother
 from limitlab.numerics.sets import basis
-from limitlab.problems.activations.smoothers import smoother
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.symmetry import fixed_projection
 from limitlab.problems.sparse.target import SparseTarget
@@ -99,7 +98,7 @@ def make_flow(problem: Problem, weights: np.ndarray, *, even: bool, widest: floa
     target, student, rule = problem.teacher, problem.student, problem.algorithm
     assert isinstance(target, SparseTarget) and student is not None
     layerwise = isinstance(rule, LayerwiseSGD)
-    rounded = smoother(student.activation, widest)
+    rounded = student.activation.smoother(widest)
     interacting = rule.interacting if layerwise else True
     allowed = parity_sets(target, even)
     if not interacting:

@@ -15,7 +15,6 @@ from limitlab.macro.sparse.step_noise import Kicked, kicked_drift, residual
 from limitlab.numerics.cube import walsh
 from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.numerics.ode.integrate import integrate
-from limitlab.problems.activations.smoothers import linear_pieces
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.target import SparseTarget
 from limitlab.results.schema import dataset
@@ -144,7 +143,7 @@ def sparse_dataset(limit: Any, problem: Problem, times: np.ndarray, path: Path, 
     """The result of a limit in the schema; ``step_noise`` is gamma/(p b), by which finite steps differ from it."""
     target, rule = problem.teacher, cast(Any, problem.algorithm)
     assert isinstance(target, SparseTarget)
-    if linear_pieces(problem.student.activation) is not None and np.nanmin(path.s) <= NARROWEST:  # type: ignore[union-attr]
+    if problem.student.activation.pieces() is not None and np.nanmin(path.s) <= NARROWEST:  # type: ignore[union-attr]
         attrs = {**attrs, "kink_error": NARROWEST}  # a neuron slides along its kink: f moves by about a tenth of this
     latent = 0.5 * np.mean(np.square(target.values - path.f), axis=1)
     noise = float(problem.channel.variance)  # type: ignore[attr-defined]

@@ -1,50 +1,81 @@
-r"""Named scalar functions :math:`\sigma` with their derivative and, where known, their exact Gaussian calculus.
+r"""What an activation is: a scalar function :math:`\sigma` of one field, and what the two roads ask of it.
 
-"erf" is :math:`\mathrm{erf}(x/\sqrt2)`, "hermite(k)" the probabilists' :math:`He_k`, "shifted(tanh, 0.5)" is
-:math:`\tanh(x + 0.5)`, "piecewise((x0, y0), (x1, y1), ...)" joins its knots by straight lines and is constant
-outside. Any function of ``jax.numpy`` may be given from Python; it has no name and cannot be put in a file.
+A simulation asks for values and slopes; a limit for averages over a Gaussian, exactly by ``terms`` or smoothed.
 """
 
-import re
+import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.errors import InputError
-from limitlab.numerics.checks import check_integer, check_number
-from limitlab.numerics.gauss.terms import Term, derivative_terms, logistic_mixture, polynomial_terms
-from limitlab.text import did_you_mean
+from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, TrapezoidSmoother
+from limitlab.numerics.gauss.terms import Term, derivative_terms
 
-__all__ = ["ACTIVATIONS", "Activation", "activation", "hermite", "piecewise", "shifted"]
+__all__ = ["AbstractActivation", "Activation", "Pieces"]
 
-MAX_NAME = 4000  # characters of an activation's text; a longer one is refused before it is read
-MAX_SHIFTS = 8  # of an activation that is shifted several times, as text
-MANY = 1024  # activations that are kept for when they are asked for again
-
-_NUMBER = r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
-_KNOT = re.compile(rf"\s*[(\[]{_NUMBER},{_NUMBER}[)\]]\s*(?:,\s*|\Z)")
+FEW = 8  # ramps; with more, the table of knots is the faster one
+MAX_KINKS = 32
 
 
-class Activation(eqx.Module):
-    r"""A scalar function :math:`\sigma`, its derivative, and its terms for exact Gaussian moments (or None)."""
+class Pieces(NamedTuple):
+    r"""(i, b, t, g) with :math:`\sigma(x) = i + bx + \sum_k g_k (x - t_k)_+`: straight lines with kinks at t."""
 
-    name: str = eqx.field(static=True)
-    function: Callable = eqx.field(static=True)
-    derivative: Callable = eqx.field(static=True)
-    terms: tuple[Term, ...] | None = eqx.field(static=True, default=None)
-    named: bool = eqx.field(static=True, default=True)
-    base: "Activation | None" = eqx.field(static=True, default=None)  # of a shifted activation: the one that was moved,
-    by: float = eqx.field(static=True, default=0.0)  # and how far
-    knots: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)  # of a piecewise linear one
-    power: tuple[float, ...] | None = eqx.field(static=True, default=None)  # of a polynomial, lowest first
+    level: np.ndarray
+    tilt: np.ndarray
+    places: np.ndarray
+    bends: np.ndarray
+
+    def moved(self, by: float) -> "Pieces":
+        r"""Those of :math:`\sigma(x + \mathrm{by})`."""
+        return Pieces(self.level + self.tilt * by, self.tilt, self.places - by, self.bends)
+
+
+class AbstractActivation(eqx.Module):
+    r"""A scalar function :math:`\sigma`, its derivative, and its exact Gaussian calculus where it is known.
+
+    To add one, write a small frozen class like those of ``named.py`` with
+
+    - ``name``: the text by which a problem file knows it;
+    - ``function(x)`` and ``derivative(x)``, elementwise in JAX;
+    - ``terms``: its terms for exact Gaussian moments, or None: then moments are taken by quadrature;
+    - ``pieces()``: its straight lines, if it is made of these. Left out, they are looked for among its values;
+    - ``smoothed(by, widest)``: its average over a Gaussian, if there is a closed form.
+
+    Two activations of one class and equal fields are equal, so that what was compiled for one serves the other.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The text of a problem file."""
+
+    @abstractmethod
+    def function(self, x: jax.Array) -> jax.Array:
+        """sigma(x), elementwise."""
+
+    @abstractmethod
+    def derivative(self, x: jax.Array) -> jax.Array:
+        """sigma'(x), elementwise."""
+
+    @property
+    def terms(self) -> tuple[Term, ...] | None:
+        """The terms of sigma for exact Gaussian moments, if they are known."""
+        return None
 
     @property
     def derivative_terms(self) -> tuple[Term, ...] | None:
         return None if self.terms is None else derivative_terms(self.terms)
+
+    @property
+    def named(self) -> bool:
+        """True if the name says all, so that a file can hold it."""
+        return True
 
     @property
     def flat(self) -> bool:
@@ -52,187 +83,94 @@ class Activation(eqx.Module):
         grid = jnp.linspace(-6.03, 6.01, 1201)
         return not bool(jnp.any(jnp.abs(jax.vmap(self.derivative)(grid)) > 0))
 
+    def pieces(self) -> Pieces | None:
+        """The straight lines that sigma is made of; None if it is not of this kind."""
+        return _found_pieces(self)
+
+    def smoother(self, widest: float = 1.0) -> AbstractSmoother:
+        """sigma averaged over a Gaussian, accurate for widths s up to ``widest`` at least."""
+        return _smoother(self, 2.0 ** np.ceil(np.log2(widest)))  # few rules, so few compilations
+
+    def smoothed(self, by: float, widest: float) -> AbstractSmoother:
+        r"""The smoother of :math:`\sigma(x + \mathrm{by})`."""
+        pieces = self.pieces()
+        if pieces is None:
+            return TrapezoidSmoother(self.function, by)
+        level, tilt, places, bends = (x.tolist() for x in pieces)
+        return PiecewiseSmoother(level + tilt * by, tilt, tuple(bends), tuple(place - by for place in places))
+
+    def unit_functions(self) -> tuple[Callable, Callable]:
+        r"""sigma and sigma' on arrays in the form that runs fastest: few kinks as a sum of ramps,
+        :math:`c_0 + c_1 x + \sum_k g_k (x - t_k)_+`."""
+        pieces = self.pieces()
+        if pieces is None or len(pieces.places) > FEW:
+            each = jax.vmap(self.derivative)
+            return self.function, lambda x: each(x.ravel()).reshape(x.shape)
+        level, tilt, places, bends = (x.tolist() for x in pieces)
+        kinks = list(zip(places, bends, strict=True))
+
+        def value(x):
+            total = level + tilt * x if tilt else level
+            for place, bend in kinks:
+                total = total + bend * jnp.maximum(x - place, 0.0)
+            return total
+
+        def slope(x):
+            total = jnp.full_like(x, tilt)
+            for place, bend in kinks:
+                total = total + jnp.where(x > place, bend, 0.0)
+            return total
+
+        return value, slope
+
     def __call__(self, x):
         return self.function(x)
 
     def __repr__(self) -> str:
         return f'"{self.name}"'
 
-
-def _mixture(scale: float) -> Term:
-    weights, widths = zip(*logistic_mixture(), strict=True)
-    return Term(weights, 0, "sign", tuple(scale * w for w in widths))
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, field.name) for field in dataclasses.fields(self))))
 
 
-def _gauss(x):
-    return jnp.sqrt(2 / jnp.pi) * jnp.exp(-(x**2) / 2)
+Activation = AbstractActivation
 
 
-_TABLE: dict[str, tuple[Callable, Callable, tuple[Term, ...]]] = {
-    "erf": (lambda x: jax.scipy.special.erf(x / jnp.sqrt(2.0)), _gauss, (Term(1.0, 0, "sign", 1.0),)),
-    "relu": (
-        lambda x: jnp.maximum(x, 0.0),
-        lambda x: jnp.where(x > 0, 1.0, 0.0),
-        (Term(0.5, 1), Term(0.5, 1, "sign")),
-    ),
-    "square": (lambda x: x**2, lambda x: 2 * x, (Term(1.0, 2),)),
-    "linear": (lambda x: x, lambda x: jnp.ones_like(x), (Term(1.0, 1),)),
-    # 2 sigmoid(2x) - 1 and sigmoid(x) = (1 + E sgn(x + width xi))/2 over the mixture of widths
-    "tanh": (jnp.tanh, lambda x: 1 - jnp.tanh(x) ** 2, (_mixture(0.5),)),
-    "sigmoid": (
-        jax.nn.sigmoid,
-        lambda x: jax.nn.sigmoid(x) * jax.nn.sigmoid(-x),
-        (Term(0.5), _mixture(1.0).scaled(0.5)),
-    ),
-    "sign": (jnp.sign, lambda x: jnp.zeros_like(x), (Term(1.0, 0, "sign"),)),
-    "abs": (jnp.abs, jnp.sign, (Term(1.0, 1, "sign"),)),
-}
-
-ACTIVATIONS = tuple(_TABLE)
+@lru_cache(maxsize=256)
+def _smoother(activation: AbstractActivation, widest: float) -> AbstractSmoother:
+    return activation.smoothed(0.0, widest)
 
 
-def hermite(k: int) -> Activation:
-    r"""The probabilists' Hermite polynomial :math:`He_k` (leading coefficient one)."""
-    k = check_integer("hermite", "k", k, low=0, remedy="Hermite polynomials have degree 0, 1, 2, ...")
-    if k > 12:
-        raise InputError(f"hermite.k must be at most 12; got {k}. Higher degrees lose all digits in float64.")
-    return _hermite(k)
+@lru_cache(maxsize=256)
+def _found_pieces(activation: AbstractActivation) -> Pieces | None:
+    """The lines of any function, found out from its values."""
 
+    def sigma(x):
+        with jax.ensure_compile_time_eval():
+            return np.asarray(jax.vmap(activation.function)(jnp.asarray(x)), float)
 
-@cache
-def _hermite(k: int) -> Activation:
-    power = np.polynomial.hermite_e.herme2poly([0.0] * k + [1.0])
-    slope = np.polynomial.polynomial.polyder(power) if k else np.zeros(1)
-    return Activation(
-        name=f"hermite({k})",
-        function=lambda x: jnp.polyval(jnp.asarray(power[::-1]), x),
-        derivative=lambda x: jnp.polyval(jnp.asarray(slope[::-1]), x),
-        terms=polynomial_terms(power.tolist()),
-        power=tuple(power.tolist()),
-    )
-
-
-def shifted(name: "str | Activation", by: float) -> Activation:
-    r"""The activation moved to the left: :math:`\sigma(x + \mathrm{by})`."""
-    return _shifted(activation(name), check_number("shifted", "by", by, remedy="Give a finite shift."))
-
-
-@lru_cache(MANY)
-def _shifted(base: Activation, by: float) -> Activation:
-    return Activation(
-        name=f"shifted({base.name}, {by!r})",
-        function=lambda x: base.function(x + by),
-        derivative=lambda x: base.derivative(x + by),
-        named=base.named,
-        base=base,
-        by=by,
-    )
-
-
-def piecewise(*knots) -> Activation:
-    """Straight lines through the knots (x, y), constant to the left of the first and right of the last."""
-    if len(knots) == 1 and np.ndim(knots[0]) == 2:
-        knots = tuple(knots[0])  # a list of knots as a single argument
-    try:
-        table: np.ndarray = np.asarray(knots, dtype=float)
-    except (TypeError, ValueError):
-        table = np.array(float("nan"))
-    if table.ndim != 2 or table.shape[1] != 2 or len(table) < 2:
-        raise InputError(f"piecewise.knots must be at least two pairs (x, y); got {knots!r}.")
-    if not np.all(np.isfinite(table)) or np.any(table[1:, 0] <= table[:-1, 0]):
-        raise InputError(f"piecewise.knots must be finite with increasing x; got {knots!r}. Sort them by x.")
-    with np.errstate(over="ignore", invalid="ignore"):
-        x, y = np.diff(table, axis=0).T
-        if not np.all(np.isfinite(y / x) & np.isfinite(x)):
-            raise InputError(f"piecewise.knots must have finite slopes between them; got {knots!r}. Move them apart.")
-    return _piecewise(tuple((float(x), float(y)) for x, y in table))
-
-
-@lru_cache(MANY)
-def _piecewise(knots: tuple[tuple[float, float], ...]) -> Activation:
-    table = np.asarray(knots)
-    x, y = table.T
-    slopes = np.concatenate([[0.0], np.diff(y) / np.diff(x), [0.0]])
-    inside = ", ".join(f"({a!r}, {b!r})" for a, b in table.tolist())
-    return Activation(
-        name=f"piecewise({inside})",
-        function=lambda s: jnp.interp(s, jnp.asarray(x), jnp.asarray(y)),
-        derivative=lambda s: jnp.asarray(slopes)[jnp.searchsorted(jnp.asarray(x), s)],
-        knots=knots,
-    )
-
-
-@cache
-def _custom(function: Callable) -> Activation:
-    label = getattr(function, "__name__", type(function).__name__)
-    try:
-        slope = jax.grad(lambda x: jnp.sum(function(x)))
-        slope(jnp.asarray(0.3))
-    except Exception as error:
-        raise InputError(
-            f"activation must be a differentiable jax.numpy function of one scalar; {label} raised "
-            f"{type(error).__name__}: {error}. Write it with jax.numpy instead of numpy."
-        ) from error
-    return Activation(name=f"custom:{label}", function=function, derivative=slope, named=False)
-
-
-def _unknown(text: str) -> InputError:
-    return InputError(
-        f"activation must be one of {', '.join(ACTIVATIONS)}, hermite(k), shifted(name, by), "
-        f"piecewise((x, y), ...) or, from Python, a jax.numpy function; got {text[:80]!r}."
-        + did_you_mean(text[:80], ACTIVATIONS)
-    )
-
-
-def activation(value: "str | Activation | Callable") -> Activation:
-    """Turn a name, an `Activation` or a ``jax.numpy`` function into an `Activation`."""
-    if isinstance(value, Activation):
-        return value
-    if not isinstance(value, str):
-        if callable(value):
-            return _custom(value)
-        raise _unknown(repr(value))
-    if len(value) > MAX_NAME:
-        raise InputError(
-            f"activation must be at most {MAX_NAME} characters of text; got {len(value)}. Use fewer knots."
-        )
-    text = value.strip()
-    if text in _TABLE:
-        function, derivative, terms = _TABLE[text]
-        power = {"square": (0.0, 0.0, 1.0), "linear": (0.0, 1.0)}.get(text)
-        return Activation(name=text, function=function, derivative=derivative, terms=terms, power=power)
-    found = _read(text)
-    if len(found.name) > MAX_NAME:  # numbers written out may be longer than they came
-        raise InputError(
-            f"activation must be at most {MAX_NAME} characters of text; got {len(found.name)} with all digits. "
-            "Use fewer knots."
-        )
-    return found
-
-
-def _read(text: str) -> Activation:
-    """An activation with arguments. Its numbers are read one by one; nothing is evaluated."""
-    match = re.fullmatch(r"(hermite|shifted|piecewise)\((.*)\)", text, re.DOTALL)
-    if match is None:
-        raise _unknown(text)
-    kind, inside = match[1], match[2].strip()
-    if kind == "hermite" and re.fullmatch(r"[0-9]{1,9}", inside):
-        return hermite(int(inside))
-    if kind == "shifted":
-        name, _, by = inside.rpartition(",")
-        if inside.count("shifted(") >= MAX_SHIFTS:
-            raise InputError(
-                f"activation may be shifted at most {MAX_SHIFTS} times; got {text[:80]!r}. Add the shifts up."
-            )
-        if number := re.fullmatch(_NUMBER, by):
-            return shifted(name.strip().strip("'\""), float(number[1]))
-    if kind == "piecewise":
-        if re.match(r"[(\[]\s*[(\[]", inside):  # a list of knots as a single argument
-            inside = inside[1:-1]
-        knots = []
-        while inside and (knot := _KNOT.match(inside)):
-            knots.append((float(knot[1]), float(knot[2])))
-            inside = inside[knot.end() :]
-        if knots and not inside:
-            return piecewise(*knots)
-    raise _unknown(text)
+    x = np.linspace(-20.013, 20.011, 8001)
+    y = sigma(x)
+    slope, small = np.diff(y) / np.diff(x), 1e-9 * max(1.0, float(np.max(np.abs(y))))
+    level = intercept = None
+    places, jumps = [], []
+    for i in range(len(slope) - 1):  # two equal slopes in a row are a line; the next line meets it at the kink
+        if abs(slope[i + 1] - slope[i]) > small:
+            continue
+        b, c = slope[i], y[i] - slope[i] * x[i]
+        if level is None:
+            level, intercept, last, offset = b, c, b, c
+        elif abs(b - last) > small:
+            places.append((offset - c) / (b - last))
+            jumps.append(b - last)
+            last, offset = b, c
+        if len(places) > MAX_KINKS:
+            return None
+    if level is None:
+        return None
+    t, g = np.asarray(places), np.asarray(jumps)
+    wide = np.concatenate([np.linspace(-20, 20, 997), [-300.0, -77.7, 77.7, 300.0]])
+    rebuilt = intercept + level * wide + np.maximum(wide[:, None] - t, 0) @ g
+    if np.max(np.abs(rebuilt - sigma(wide))) > 1e-7 * max(1.0, float(np.max(np.abs(y)))):
+        return None
+    return Pieces(np.asarray(intercept), np.asarray(level), t, g)

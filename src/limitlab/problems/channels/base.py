@@ -8,7 +8,7 @@ its logarithm and two derivatives in omega, and from the joint law of (omega, y)
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,17 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.normal import measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
+from limitlab.problems.predictor import Fields, Predictor
+
+if TYPE_CHECKING:
+    from limitlab.problems.losses.base import AbstractConvexLoss
 
 __all__ = [
     "AbstractChannel",
-    "BinaryChannel",
     "Information",
     "Law",
     "Output",
-    "check_variance",
     "is_zero",
     "omega_line",
     "teacher_given_student",
@@ -71,22 +72,13 @@ def is_zero(value: Any) -> bool:
     return isinstance(value, (int, float)) and value == 0
 
 
-def check_variance(channel: "AbstractChannel") -> None:
-    check_number(
-        type(channel).__name__,
-        "variance",
-        channel.variance,  # type: ignore[attr-defined]
-        low=0,
-        remedy="It is the variance of the label noise: use 0 for none.",
-    )
-
-
 class AbstractChannel(eqx.Module):
     r"""A law of labels given the teacher's output z.
 
     To add a channel, write one small file like ``sign.py`` with a frozen class that has
 
-    - ``labels``: "binary" (-1, +1) or "real"; ``even``: whether P(y|z) = P(y|-z);
+    - ``labels``: "binary" (-1, +1) or "real"; ``even``: whether P(y|z) = P(y|-z); ``modulus``: "modulus" if labels
+      are \|z\| up to noise, "intensity" if they are z^2;
     - ``sample(key, z)``: labels for an array of outputs;
     - ``output(y, w, V)``: `Output`, elementwise in JAX, stable for V from 1e-12 to 1e12;
     - ``mean_label(w, V)``: E[y] for z ~ N(w, V), the Bayes prediction of a new label;
@@ -94,12 +86,29 @@ class AbstractChannel(eqx.Module):
       z ~ N(slope * omega, V0). `BinaryChannel` has it for every binary channel.
     - ``label_mse(m, V)``: E (y - E[y|omega])^2 for omega ~ N(0, m), the least mean-square error on a new label.
 
+    ``fields`` (nodes for a fit that is not Bayesian) follows from ``law``; replace it where fewer nodes do.
+
     A density without closed forms needs none of this: see `CustomChannel`.
     """
 
     labels: ClassVar[str]
-    even: ClassVar[bool] = False
-    heavy: ClassVar[bool] = False  # slow per integral: coarser grids of fixed points
+    modulus: ClassVar[str | None] = None
+    on_a_line: ClassVar[bool] = False  # `fields` has so few nodes that many laws fit in memory
+
+    @property
+    def even(self) -> bool:
+        """True if P(y|z) = P(y|-z)."""
+        return False
+
+    @property
+    def added_variance(self) -> Any:
+        """The variance of the Gaussian noise added to a function of z; None if labels are not made this way."""
+        return None
+
+    @property
+    def heavy(self) -> bool:
+        """True if an integral is slow: coarser grids of fixed points."""
+        return False
 
     @property
     def batch(self) -> int:
@@ -133,6 +142,37 @@ class AbstractChannel(eqx.Module):
     @abstractmethod
     def label_mse(self, m: jax.Array, V: jax.Array) -> jax.Array:
         """E (y - E[y|omega])^2 for omega ~ N(0, m), z ~ N(omega, V): accurate also when V is much smaller than m."""
+
+    def least_error(self, m: jax.Array, V: jax.Array) -> jax.Array:
+        """The least error on a new label: `label_mse`, or the probability of a wrong one if labels are -1 and +1."""
+        return self.label_mse(m, V)
+
+    def label_moments(self, rho: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+        r"""c1 = E[y z]/rho, y2 = E y^2 for z ~ N(0, rho), and what no linear predictor explains, y2 - c1^2 rho."""
+        rho, zero = jnp.asarray(rho, float), jnp.zeros(())
+        c1 = zero if self.even else jax.grad(lambda w: jnp.sum(self.mean_label(w, rho)))(zero)
+        y2 = jnp.square(self.mean_label(zero, rho)) + self.label_mse(zero, rho)
+        return c1, y2, y2 - jnp.square(c1) * rho
+
+    def label_error(self, p: Predictor) -> jax.Array:
+        r"""E (y - omega)^2 = y2 - c1^2 rho + rho (c1 - m/rho)^2 + sigma^2."""
+        c1, _, rest = self.label_moments(p.rho)
+        return rest + p.rho * jnp.square(c1 - p.m / p.rho) + jnp.square(p.sigma)
+
+    def fields(self, loss: "AbstractConvexLoss", p: Predictor, V: jax.Array) -> Fields:
+        """Nodes for the law of (y, omega), fine where the channel or the proximal map of the loss changes."""
+        centres, width = loss.features(V)
+        fine = jnp.square(width) if len(centres) and not loss.sharp else p.V0
+        law = self.plain_law(p.q, p.slope, p.V0, jnp.minimum(fine, p.V0))
+        return Fields(law.y, law.w, self.output(law.y, p.slope * law.w, p.V0).g, law.weight)
+
+    def blind(self, loss: "AbstractConvexLoss") -> bool:
+        """True if a fit learns nothing (m = 0: the labels are even in z) and `blind_fields` knows its law."""
+        return False
+
+    def blind_fields(self, loss: "AbstractConvexLoss", p: Predictor, V: jax.Array) -> Fields:
+        """Like `fields`, for a predictor that is known to have m = 0; p.t is not looked at."""
+        return self.fields(loss, p._replace(t=jnp.zeros_like(p.t)), V)
 
     def bayes(self, m: jax.Array, V: jax.Array) -> Information:
         """E g^2 and Phi_out = E log Z for omega ~ N(0, m), y ~ Z(., omega, V)."""
@@ -198,78 +238,3 @@ def omega_line(q, features, cuts=()):
         edges.append(graded_edges(place, jnp.clip(width / sd, 1e-14, 1.0), 2 * REACH))
     v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH))
     return sd * v, measure(v, dv)
-
-
-class BinaryChannel(AbstractChannel):
-    """A channel with labels -1 and +1. ``features(V)`` says where P(y|omega) changes, and how sharply."""
-
-    labels: ClassVar[str] = "binary"
-    mirror: ClassVar[bool] = False  # P(y|z) = P(-y|-z)
-
-    @abstractmethod
-    def features(self, V: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
-        """Centres in omega and the width of the change there, for z ~ N(omega, V)."""
-
-    def law(self, q, slope, V0, V):
-        features = list(self.switches(V))
-        for variance, stretch in ((V, 1.0), (V0, jnp.maximum(jnp.abs(slope), 1e-6))):
-            centres, width = self.features(variance)
-            features += [(centre / stretch, width / stretch) for centre in centres]
-        line, p = omega_line(q, features, self.boundary(V))
-        w, base = jnp.concatenate([line, line]), jnp.concatenate([p, p])
-        y = jnp.concatenate([jnp.ones_like(line), -jnp.ones_like(line)])
-        return Law(y, w, base * jnp.exp(self.output(y, slope * w, V0).log_z))
-
-    def switches(self, V: jax.Array) -> tuple[tuple[Any, Any], ...]:
-        """(place, width) in omega where a surprising label leaves two explanations equally likely.
-
-        A student whose V is right hardly ever sees such a label, so that only `law` asks for them.
-        """
-        return ()
-
-    def boundary(self, V: jax.Array) -> tuple[Any, ...]:
-        """The omega at which both labels are equally likely."""
-        return (0.0,)
-
-    def bayes(self, m, V):
-        w, base = self._line(m, V)
-        labels, copies = ((1.0,), 2.0) if self.mirror else ((1.0, -1.0), 1.0)
-        g2, phi = 0.0, 0.0
-        for y in labels:
-            out = self.output(y * jnp.ones_like(w), w, V)
-            p = copies * base * jnp.exp(out.log_z)
-            g2, phi = g2 + jnp.sum(p * jnp.square(out.g)), phi + jnp.sum(p * out.log_z)
-        return Information(jnp.asarray(g2), jnp.asarray(phi))
-
-    def prediction_error(self, rho, m, q, V):
-        """P(y differs from the likelier label given omega)."""
-        slope, V0 = teacher_given_student(rho, m, q)
-        V = jnp.maximum(V, 1e-12 * rho)
-        stretch = jnp.maximum(jnp.abs(slope), 1e-9)
-        features = []
-        for variance, scale in ((V, 1.0), (V0, stretch)):
-            centres, width = self.features(variance)
-            features += [(centre / scale, width / scale) for centre in centres]
-        w, p = omega_line(q, features, self.boundary(V))
-        wrong = jnp.where(self.mean_label(w, V) >= 0, -1.0, 1.0)
-        return jnp.sum(p * jnp.exp(self.output(wrong, slope * w, V0).log_z))
-
-    def label_mse(self, m, V):
-        P = self._odds(m, V)
-        return jnp.sum(P.weight * 4 * P.y * P.w)
-
-    def classification_error(self, m: jax.Array, V: jax.Array) -> jax.Array:
-        """The least probability of a wrong label on a new sample, E min(P, 1 - P)."""
-        P = self._odds(m, V)
-        return jnp.sum(P.weight * jnp.minimum(P.y, P.w))
-
-    def _odds(self, m, V) -> Law:
-        """P(+1|omega), P(-1|omega) and weights over omega ~ N(0, m)."""
-        w, base = self._line(m, V, self.boundary(V))
-        plus, minus = (jnp.exp(self.output(sign * jnp.ones_like(w), w, V).log_z) for sign in (1.0, -1.0))
-        return Law(plus, minus, base)
-
-    def _line(self, m, V, cuts=()):
-        """Nodes and probabilities of omega ~ N(0, m), fine where the odds change."""
-        centres, width = self.features(V)
-        return omega_line(m, [(centre, width) for centre in centres], cuts)

@@ -15,13 +15,13 @@ from limitlab.numerics.gauss.normal import HALF_LOG_2PI, measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
-    BinaryChannel,
     Information,
     Law,
     Output,
     teacher_given_student,
     weight_floor,
 )
+from limitlab.problems.channels.binary import BinaryChannel
 
 __all__ = ["CustomBinary", "CustomChannel", "output_by_quadrature"]
 
@@ -95,7 +95,7 @@ class CustomBinary(BinaryChannel):
         check_number("CustomBinary", "width", self.width, low=0, remedy="Use 0 for a jump.")
 
     @property
-    def even(self) -> bool:  # type: ignore[override]
+    def even(self):
         return self.symmetric
 
     def sample(self, key, z):
@@ -140,7 +140,6 @@ class CustomChannel(AbstractChannel):
     """
 
     labels: ClassVar[str] = "real"
-    heavy: ClassVar[bool] = True
 
     log_density: Callable = eqx.field(static=True)
     support: tuple[float, ...] = eqx.field(static=True, converter=_tuple)
@@ -182,13 +181,17 @@ class CustomChannel(AbstractChannel):
                 stacklevel=3,
             )
 
+    @property
+    def heavy(self):
+        return True
+
     def _labels(self):
         low, high = self.support
         count = int(min(400, max(40, (high - low) / self.label_width)))
         return panel_nodes(jnp.linspace(low, high, count + 1), 6)
 
     @property
-    def even(self) -> bool:  # type: ignore[override]
+    def even(self):
         return self.symmetric
 
     def sample(self, key, z):

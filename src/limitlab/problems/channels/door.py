@@ -1,13 +1,12 @@
 """Labels that say whether the output lies between two walls."""
 
-from typing import ClassVar
-
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
 from limitlab.numerics.roots import bisect
-from limitlab.problems.channels.base import BinaryChannel, Output
+from limitlab.problems.channels.base import Output
+from limitlab.problems.channels.binary import BinaryChannel
 from limitlab.problems.channels.modulus import output_of_halves
 
 __all__ = ["Door"]
@@ -16,9 +15,11 @@ __all__ = ["Door"]
 class Door(BinaryChannel):
     r""":math:`y = \mathrm{sign}(|z| - \mathrm{width})`."""
 
-    even: ClassVar[bool] = True
-
     width: float
+
+    @property
+    def even(self):
+        return True
 
     def __check_init__(self):
         check_number("Door", "width", self.width, low=0, open_low=True, remedy="Use a positive width.")

@@ -2,30 +2,24 @@
 
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.gauss.normal import log_normal
-from limitlab.numerics.gauss.rules import normal_nodes
-from limitlab.problems.channels.base import AbstractChannel, Law, Output, check_variance, is_zero, weight_floor
+from limitlab.numerics.gauss.normal import log_normal, measure
+from limitlab.numerics.gauss.rules import REACH, graded_edges, normal_nodes, panel_nodes
+from limitlab.problems.channels.base import Law, Output, weight_floor
+from limitlab.problems.channels.noisy import AbstractNoisyChannel
+from limitlab.problems.predictor import ORDER, TEACHER, Fields, around
 
 __all__ = ["GaussianNoise"]
 
 
-class GaussianNoise(AbstractChannel):
+class GaussianNoise(AbstractNoisyChannel):
     r""":math:`y = z + \sqrt{\mathrm{variance}}\,\xi`."""
 
-    labels: ClassVar[str] = "real"
+    on_a_line: ClassVar[bool] = True
 
-    variance: float = 0.0
-
-    def __check_init__(self):
-        check_variance(self)
-
-    def sample(self, key, z):
-        if is_zero(self.variance):
-            return z
-        return z + jnp.sqrt(self.variance) * jax.random.normal(key, z.shape, z.dtype)
+    def clean(self, z):
+        return z
 
     def output(self, y, w, V):
         T = V + self.variance
@@ -43,6 +37,23 @@ class GaussianNoise(AbstractChannel):
     def label_mse(self, m, V):
         return V + self.variance
 
+    def label_moments(self, rho):
+        noise = jnp.asarray(self.variance, float)
+        return jnp.ones(()), jnp.asarray(rho, float) + noise, noise
+
+    def fields(self, loss, p, V):
+        r"""Of a residual loss only r = y - omega ~ N(0, s^2) counts, and E f0 g = E dg/dy = E r g / s^2 by parts."""
+        if loss.of != "residual":
+            return super().fields(loss, p, V)
+        variance = self.label_error(p)
+        sd = jnp.sqrt(variance)
+        centres, width = loss.features(V)
+        edges = [graded_edges(0.0, 1.0, REACH, TEACHER)]
+        edges += [around(jnp.asarray(c) / sd, None if loss.sharp else width / sd) for c in centres]
+        v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH), ORDER)
+        r = sd * v
+        return Fields(r, jnp.zeros_like(r), r / variance, measure(v, dv))
+
     @property
     def noiseless_rate(self):
-        return 1.0 if is_zero(self.variance) else 0.0
+        return 1.0 if self.noise is None else 0.0

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.gauss.rules import panel_nodes
-from limitlab.problems.channels.base import BinaryChannel, Output
+from limitlab.problems.channels.base import Output
+from limitlab.problems.channels.binary import BinaryChannel
 
 __all__ = ["Logistic"]
 

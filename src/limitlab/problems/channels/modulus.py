@@ -1,11 +1,11 @@
 """Labels that have lost their sign."""
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from limitlab.errors import InputError
 from limitlab.numerics.gauss.normal import (
     log_ndtr,
     log_normal,
@@ -16,19 +16,16 @@ from limitlab.numerics.gauss.normal import (
     truncated_variance,
 )
 from limitlab.numerics.gauss.rules import REACH, graded_edges, half_line, normal_nodes, panel_nodes
-from limitlab.problems.channels.base import (
-    AbstractChannel,
-    Information,
-    Law,
-    Output,
-    check_variance,
-    is_zero,
-    weight_floor,
-)
+from limitlab.problems.channels.base import Information, Law, Output, is_zero, weight_floor
+from limitlab.problems.channels.noisy import AbstractNoisyChannel, check_nonnegative
+from limitlab.problems.predictor import ORDER, TEACHER, Fields, Predictor
+
+if TYPE_CHECKING:
+    from limitlab.problems.losses.base import AbstractConvexLoss
 
 __all__ = [
     "Modulus",
-    "check_nonnegative",
+    "blind_residuals",
     "output_of_halves",
     "positive_half",
     "positive_lobe",
@@ -119,24 +116,47 @@ def _towards(x, sd, slope, root_T, axes, V, noise, c, width):
     return xi, measure(xi, dxi)
 
 
-class Modulus(AbstractChannel):
+def blind_residuals(
+    channel: AbstractNoisyChannel, loss: "AbstractConvexLoss", p: Predictor, V: jax.Array, clean: jax.Array
+) -> Fields:
+    """omega ~ N(0, q) is independent of y = phi(z) + noise: y - omega is a label with q more noise, and f0 = 0.
+
+    ``clean``: a size that phi(z) exceeds with negligible probability.
+    """
+    noise = channel.variance + jnp.square(p.sigma)
+    sd = jnp.sqrt(noise)
+    top = clean + REACH * sd
+    centres, width = loss.features(V)
+    edges = [graded_edges(0.0, sd, top, 2 * TEACHER)]
+    for centre in centres:
+        place = jnp.clip(jnp.asarray(centre), -REACH * sd, top)
+        edges.append(place[None] if loss.sharp else graded_edges(place, jnp.minimum(width, top), 2 * top, TEACHER))
+    r, dr = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH * sd, top), ORDER)
+    noisier = eqx.tree_at(lambda c: c.variance, channel, noise)
+    nothing = jnp.zeros_like(r)
+    return Fields(r, nothing, nothing, dr * jnp.exp(noisier.output(r, nothing, p.rho).log_z))
+
+
+class Modulus(AbstractNoisyChannel):
     r""":math:`y = |z| + \sqrt{\mathrm{variance}}\,\xi`."""
 
-    labels: ClassVar[str] = "real"
-    even: ClassVar[bool] = True
+    modulus: ClassVar[str | None] = "modulus"
 
-    variance: float = 0.0
+    @property
+    def even(self):
+        return True
 
-    def __check_init__(self):
-        check_variance(self)
+    def clean(self, z):
+        return jnp.abs(z)
 
-    def sample(self, key, z):
-        if is_zero(self.variance):
-            return jnp.abs(z)
-        return jnp.abs(z) + jnp.sqrt(self.variance) * jax.random.normal(key, z.shape, z.dtype)
+    def blind(self, loss):
+        return loss.of == "residual"
+
+    def blind_fields(self, loss, p, V):
+        return blind_residuals(self, loss, p, V, REACH * jnp.sqrt(p.rho))
 
     def output(self, y, w, V):
-        if is_zero(self.variance):
+        if self.noise is None:
             return sharp_modulus(y, w, V)
         plus, (log_p, pull, bend) = (positive_lobe(y, sign * w, V, self.variance) for sign in (1.0, -1.0))
         return output_of_halves(plus, (log_p, -pull, bend))
@@ -173,14 +193,7 @@ class Modulus(AbstractChannel):
 
     @property
     def noiseless_rate(self):
-        return 1.0 if is_zero(self.variance) else 0.0
+        return 1.0 if self.noise is None else 0.0
 
     def check_labels(self, y, *, by):
         return check_nonnegative(super().check_labels(y, by=by), self, by)
-
-
-def check_nonnegative(y, channel, by):
-    """Labels of a modulus or a rectifier without noise have no sign."""
-    if is_zero(channel.variance) and (y < 0).any():
-        raise InputError(f"{by}: labels of a noiseless {type(channel).__name__} are >= 0; the least is {y.min():g}.")
-    return y

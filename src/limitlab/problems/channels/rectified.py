@@ -1,56 +1,29 @@
 """Labels cut off at zero."""
 
-from typing import ClassVar
-
-import jax
 import jax.numpy as jnp
 
-from limitlab.numerics.gauss.normal import (
-    density,
-    log_ndtr,
-    log_normal,
-    measure,
-    mills,
-    truncated_variance,
-)
+from limitlab.numerics.gauss.normal import density, log_ndtr, log_normal, measure, mills, truncated_variance
 from limitlab.numerics.gauss.rules import REACH, graded_edges, normal_nodes, panel_nodes
-from limitlab.problems.channels.base import (
-    AbstractChannel,
-    Information,
-    Law,
-    Output,
-    check_variance,
-    is_zero,
-    weight_floor,
-)
-from limitlab.problems.channels.modulus import check_nonnegative, output_of_halves, positive_half, positive_lobe
+from limitlab.problems.channels.base import Information, Law, Output, weight_floor
+from limitlab.problems.channels.modulus import output_of_halves, positive_half, positive_lobe
+from limitlab.problems.channels.noisy import AbstractNoisyChannel, check_nonnegative
 
 __all__ = ["Rectified"]
 
 
-class Rectified(AbstractChannel):
+class Rectified(AbstractNoisyChannel):
     r""":math:`y = \max(z, 0) + \sqrt{\mathrm{variance}}\,\xi`.
 
     Without noise y = 0 is an atom: it has a probability, the rest a density.
     """
 
-    labels: ClassVar[str] = "real"
-
-    variance: float = 0.0
-
-    def __check_init__(self):
-        check_variance(self)
-
-    def sample(self, key, z):
-        y = jnp.maximum(z, 0.0)
-        if is_zero(self.variance):
-            return y
-        return y + jnp.sqrt(self.variance) * jax.random.normal(key, z.shape, z.dtype)
+    def clean(self, z):
+        return jnp.maximum(z, 0.0)
 
     def output(self, y, w, V):
         root = jnp.sqrt(V)
         t = -w / root
-        if is_zero(self.variance):
+        if self.noise is None:
             dark = y == 0
             log_z = jnp.where(dark, log_ndtr(t), log_normal(y, w, V))
             g = jnp.where(dark, -mills(t) / root, (y - w) / V)
@@ -67,7 +40,7 @@ class Rectified(AbstractChannel):
         return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * density(s)
 
     def law(self, q, slope, V0, V):
-        if is_zero(self.variance):
+        if self.noise is None:
             return self.plain_law(q, slope, V0, V)
         # z < 0 and z > 0 are equally likely to the student at omega = y - y sqrt(T/noise)
         ratio = jnp.sqrt(1 + V / self.variance)
@@ -90,7 +63,7 @@ class Rectified(AbstractChannel):
         v, dv = panel_nodes(jnp.concatenate(edges))
         w = sd * v
         weight = measure(v, dv, log_ndtr(-slope * w / jnp.sqrt(V0)))
-        if is_zero(self.variance):
+        if self.noise is None:
             dark = Law(jnp.zeros_like(w), w, weight)
         else:
             x, p = normal_nodes()
@@ -106,7 +79,7 @@ class Rectified(AbstractChannel):
 
     @property
     def noiseless_rate(self):
-        return 0.5 if is_zero(self.variance) else 0.0
+        return 0.5 if self.noise is None else 0.0
 
     def check_labels(self, y, *, by):
         return check_nonnegative(super().check_labels(y, by=by), self, by)

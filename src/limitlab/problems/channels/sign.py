@@ -8,7 +8,9 @@ import numpy as np
 
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, measure, mills, truncated_variance
-from limitlab.problems.channels.base import BinaryChannel, Information, Output, check_variance, is_zero
+from limitlab.problems.channels.base import Information, Output, is_zero
+from limitlab.problems.channels.binary import BinaryChannel
+from limitlab.problems.channels.noisy import check_variance
 
 __all__ = ["Sign"]
 
@@ -32,7 +34,7 @@ class Sign(BinaryChannel):
         return 256  # an integral is a hundred numbers
 
     def __check_init__(self):
-        check_variance(self)
+        check_variance("Sign", self.variance)
         check_number("Sign", "flip", self.flip, low=0, high=0.5, open_high=True, remedy="Use 0 <= flip < 0.5.")
 
     def sample(self, key, z):

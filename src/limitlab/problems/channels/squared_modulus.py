@@ -7,18 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI
-from limitlab.numerics.gauss.rules import between, graded_edges, panel_nodes
+from limitlab.numerics.gauss.rules import REACH, between, graded_edges, panel_nodes
 from limitlab.numerics.roots import newton
-from limitlab.problems.channels.base import (
-    AbstractChannel,
-    Information,
-    Law,
-    Output,
-    check_variance,
-    is_zero,
-    weight_floor,
-)
-from limitlab.problems.channels.modulus import Modulus, check_nonnegative, output_of_halves, sharp_modulus
+from limitlab.problems.channels.base import Information, Law, Output, weight_floor
+from limitlab.problems.channels.modulus import Modulus, blind_residuals, output_of_halves, sharp_modulus
+from limitlab.problems.channels.noisy import AbstractNoisyChannel, check_nonnegative
 
 __all__ = ["SquaredModulus"]
 
@@ -26,32 +19,34 @@ FINEST = 1e-9  # of V over the noise: below, E g^2 has its limit, and (E[z|y] - 
 INNER = 96  # nodes for z on its half line
 
 
-class SquaredModulus(AbstractChannel):
+class SquaredModulus(AbstractNoisyChannel):
     r""":math:`y = z^2 + \sqrt{\mathrm{variance}}\,\xi`.
 
     With noise there is no closed form. On z > 0 the posterior has one mode, the positive root of a cubic, and one
     Gauss-Legendre rule around it gives its weight, mean and variance; likewise on z < 0.
     """
 
-    labels: ClassVar[str] = "real"
-    even: ClassVar[bool] = True
-
-    variance: float = 0.0
+    modulus: ClassVar[str | None] = "intensity"
 
     @property
-    def heavy(self) -> bool:  # type: ignore[override]
-        return not is_zero(self.variance)
+    def even(self):
+        return True
 
-    def __check_init__(self):
-        check_variance(self)
+    @property
+    def heavy(self):
+        return self.noise is not None
 
-    def sample(self, key, z):
-        if is_zero(self.variance):
-            return jnp.square(z)
-        return jnp.square(z) + jnp.sqrt(self.variance) * jax.random.normal(key, z.shape, z.dtype)
+    def clean(self, z):
+        return jnp.square(z)
+
+    def blind(self, loss):
+        return loss.of == "residual"
+
+    def blind_fields(self, loss, p, V):
+        return blind_residuals(self, loss, p, V, jnp.square(REACH * jnp.sqrt(p.rho)))
 
     def output(self, y, w, V):
-        if is_zero(self.variance):
+        if self.noise is None:
             root = jnp.sqrt(y)
             out = sharp_modulus(root, w, V)
             return Output(out.log_z - jnp.log(2 * root), out.g, out.dg)
@@ -83,21 +78,21 @@ class SquaredModulus(AbstractChannel):
         return self.even_law(q, slope, V0, V).unfolded()
 
     def even_law(self, q, slope, V0, V):
-        if is_zero(self.variance):
+        if self.noise is None:
             law = Modulus().even_law(q, slope, V0, V)
             return Law(jnp.square(law.y), law.w, law.weight)
         y, w, weight, _ = self._positive(q, slope, V0, V)
         return Law(y, w, 2 * weight)
 
     def plain_law(self, q, slope, V0, V):
-        if is_zero(self.variance):
+        if self.noise is None:
             law = Modulus().plain_law(q, slope, V0, V)
             return Law(jnp.square(law.y), law.w, law.weight)
         y, w, weight, _ = self._positive(q, slope, V0)
         return Law(y, w, 2 * weight).unfolded()
 
     def bayes(self, m, V):
-        if is_zero(self.variance):  # y = |z|^2: the Jacobian adds -E log(2|z|), z ~ N(0, rho)
+        if self.noise is None:  # y = |z|^2: the Jacobian adds -E log(2|z|), z ~ N(0, rho)
             info = Modulus().bayes(m, V)
             return Information(info.g2, info.phi - (jnp.log(2 * (m + V)) - np.euler_gamma) / 2)
         V = jnp.maximum(V, FINEST * self.variance)
@@ -138,7 +133,7 @@ class SquaredModulus(AbstractChannel):
 
     @property
     def noiseless_rate(self):
-        return 1.0 if is_zero(self.variance) else 0.0
+        return 1.0 if self.noise is None else 0.0
 
     def check_labels(self, y, *, by):
         return check_nonnegative(super().check_labels(y, by=by), self, by)

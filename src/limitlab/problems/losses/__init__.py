@@ -1,6 +1,6 @@
 """What the learner pays for an output f when the label is y, one family a file."""
 
-from limitlab.problems.losses.base import AbstractConvexLoss, AbstractLoss, Proximal
+from limitlab.problems.losses.base import AbstractConvexLoss, AbstractLoss, Misfit, Proximal
 from limitlab.problems.losses.custom import CustomLoss
 from limitlab.problems.losses.margin import HingeLoss, LogisticLoss, MaxMargin, SquaredHingeLoss
 from limitlab.problems.losses.phase_retrieval import AmplitudeLoss, PhaseRetrievalLoss
@@ -15,6 +15,7 @@ __all__ = [
     "HuberLoss",
     "LogisticLoss",
     "MaxMargin",
+    "Misfit",
     "PhaseRetrievalLoss",
     "Proximal",
     "PseudoHuberLoss",

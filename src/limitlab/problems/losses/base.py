@@ -9,15 +9,21 @@ roads, finite size and limit, ask for
 """
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from limitlab.numerics.convex.fit import Fit, in_span, undefined
+from limitlab.numerics.convex.newton import newton
+from limitlab.numerics.convex.splitting import splitting
 from limitlab.numerics.roots import proximal_point
+from limitlab.problems.channels.base import AbstractChannel
+from limitlab.problems.predictor import Predictor
 
-__all__ = ["AbstractConvexLoss", "AbstractLoss", "Proximal", "newton_prox"]
+__all__ = ["AbstractConvexLoss", "AbstractLoss", "Misfit", "Proximal", "newton_prox"]
 
 
 class Proximal(NamedTuple):
@@ -28,12 +34,24 @@ class Proximal(NamedTuple):
     bend: jax.Array
 
 
+class Misfit(NamedTuple):
+    """Why a loss makes no sense of a channel's labels: what it needs, what came, what to do."""
+
+    needed: str
+    came: object
+    remedy: str
+
+
 class AbstractLoss(eqx.Module):
-    """A loss per sample, paid for the output z when the label is y; ``smooth`` if it has no kinks."""
+    """A loss per sample, paid for the output z when the label is y; ``differentiable`` if descent can follow it."""
 
     convex: ClassVar[bool] = False
-    smooth: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
+
+    @property
+    def smooth(self) -> bool:
+        """True if the loss has no kinks."""
+        return True
 
     @abstractmethod
     def value(self, y: jax.Array, z: jax.Array) -> jax.Array:
@@ -42,6 +60,37 @@ class AbstractLoss(eqx.Module):
     @abstractmethod
     def gradient(self, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
         """First and second derivative of the loss in z, elementwise (beside a kink, if there is one)."""
+
+    def reads(self, channel: AbstractChannel) -> Misfit | None:
+        """None if the channel's labels are of the kind that the loss is a function of; otherwise why not."""
+        return None
+
+    def learns(self, channel: AbstractChannel) -> bool:
+        """Whether a linear output can learn a direction from such labels; by default, if they see the sign of z."""
+        return not channel.even
+
+    def fits(self, channel: AbstractChannel) -> Misfit | None:
+        """None if descent of a linear output on this loss makes sense of the channel's labels; otherwise why not.
+
+        A limit asks before it trusts its equations. A simulation need not: any labels and any gradient run.
+        """
+        if not self.differentiable:
+            return Misfit("a loss with a gradient", self, "Use SquaredHingeLoss() or LogisticLoss().")
+        if (wrong := self.reads(channel)) is not None:
+            return wrong
+        if self.learns(channel):
+            return None
+        return Misfit(
+            f"labels that see the sign of z for {type(self).__name__}",
+            f"{channel}, from which a linear output learns nothing",
+            "Use loss=PhaseRetrievalLoss() or AmplitudeLoss().",
+        )
+
+    def risk(self, channel: AbstractChannel, m: jax.Array, q: jax.Array, rho: jax.Array) -> jax.Array:
+        r"""E loss(y, omega) on a new sample: omega = w.x, m = w.w*/d, q = \|w\|^2/d, rho = \|w*\|^2/d."""
+        p = Predictor.of(m, q, rho)
+        law = channel.plain_law(p.q, p.slope, p.V0, p.V0)
+        return law.mean(self.value(law.y, law.w))
 
 
 class AbstractConvexLoss(AbstractLoss):
@@ -55,7 +104,7 @@ class AbstractConvexLoss(AbstractLoss):
       derivatives: then `newton_prox` finds it;
     - ``features(V)``: the places s where the pull changes quickly, and over which width (where quadrature panels
       must be fine); ``sharp = True`` if they are kinks between pieces that are smooth on every scale;
-    - ``smooth = False`` if the loss itself has kinks, so that Newton's method on the weights would fail;
+    - ``smooth``, a property that is False if the loss itself has kinks: Newton's method on the weights would fail;
     - ``even = True`` for a residual loss that does not see the sign of the residual.
 
     From Python, `CustomLoss` takes a function and needs no class.
@@ -64,6 +113,9 @@ class AbstractConvexLoss(AbstractLoss):
     convex: ClassVar[bool] = True
     sharp: ClassVar[bool] = False
     even: ClassVar[bool] = False
+    hard: ClassVar[bool] = False  # a constraint and no price: no penalty weighs against it, and no risk is finite
+    quadratic: ClassVar[bool] = False  # t^2/2: ridge regression, in closed form
+    if_separable: ClassVar[str] = "the minimiser is not unique"  # without penalty
     of: ClassVar[str]
 
     @abstractmethod
@@ -105,6 +157,48 @@ class AbstractConvexLoss(AbstractLoss):
     def gradient(self, y, z):
         first, second = self.derivatives(self.variable(y, z))
         return (y * first if self.of == "margin" else -first), second
+
+    def reads(self, channel):
+        if self.of == "residual" or channel.labels == "binary":
+            return None
+        name = type(self).__name__
+        return Misfit(f"labels -1 and +1 for {name}", channel, "Use a channel such as Sign(), or loss=SquareLoss().")
+
+    def learns(self, channel):
+        return self.of == "margin" or super().learns(channel)
+
+    def risk(self, channel, m, q, rho):
+        y, w, _, weight = channel.fields(self, Predictor.of(m, q, rho), jnp.asarray(1e-300))
+        return jnp.sum(weight * self.value(y, w))
+
+    def minimise(self, X: np.ndarray, y: np.ndarray, penalty: float) -> Fit:
+        r"""argmin over w of :math:`\sum_\mu \ell(y_\mu, w\cdot x_\mu) + \tfrac\lambda2 |w|^2` over the rows of X."""
+        n, d = X.shape
+        if self.of == "residual" and penalty == 0 and n <= d:
+            return undefined(d, "without penalty infinitely many weights fit all labels (n <= d). Use a penalty > 0.")
+        return in_span(lambda rows: self.minimise_tall(rows, y, penalty), X)
+
+    def minimise_tall(self, X: np.ndarray, y: np.ndarray, penalty: float) -> Fit:
+        """Like `minimise`, for n >= d: by Newton's method, or by the proximal map alone if there are kinks."""
+        labels = jnp.asarray(y)
+        if not self.smooth:
+            return splitting(lambda z, V: np.asarray(_prox(self, labels, jnp.asarray(z), V)), X, penalty)
+        return newton(
+            lambda z: tuple(map(np.asarray, _terms(self, labels, jnp.asarray(z)))),
+            X,
+            penalty,
+            signs=y if self.of == "margin" else None,
+        )
+
+
+@eqx.filter_jit
+def _terms(loss: AbstractConvexLoss, y: jax.Array, z: jax.Array):
+    return loss.value(y, z), *loss.gradient(y, z)
+
+
+@eqx.filter_jit
+def _prox(loss: AbstractConvexLoss, y: jax.Array, z: jax.Array, V: Any):
+    return loss.prox(y, z, V)
 
 
 def newton_prox(derivatives, s: jax.Array, V: jax.Array) -> Proximal:

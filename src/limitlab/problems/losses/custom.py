@@ -9,7 +9,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice, check_number
-from limitlab.problems.activations.base import Activation, activation
+from limitlab.problems.activations import Activation, activation
 from limitlab.problems.losses.base import AbstractConvexLoss, Proximal, newton_prox
 
 __all__ = ["CustomLoss"]
@@ -58,7 +58,7 @@ class CustomLoss(AbstractConvexLoss):
             self._check_convex()
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
+    def smooth(self):
         return len(self.kinks) == 0
 
     def _check_convex(self) -> None:

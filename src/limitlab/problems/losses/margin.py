@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.convex.interior_point import interior_point, linear_programme
 from limitlab.numerics.roots import implicit_root, newton
 from limitlab.problems.losses.base import AbstractConvexLoss, Proximal
 
@@ -22,6 +23,7 @@ class LogisticLoss(AbstractConvexLoss):
     """
 
     of: ClassVar[str] = "margin"
+    if_separable: ClassVar[str] = "the minimiser runs to infinity"
 
     def scalar(self, t):
         return jax.nn.softplus(-t)
@@ -61,8 +63,11 @@ class HingeLoss(AbstractConvexLoss):
     r""":math:`\max(0, 1 - yf)`."""
 
     of: ClassVar[str] = "margin"
-    smooth: ClassVar[bool] = False
     sharp: ClassVar[bool] = True
+
+    @property
+    def smooth(self):
+        return False
 
     def scalar(self, t):
         return jnp.maximum(0.0, 1 - t)
@@ -75,6 +80,10 @@ class HingeLoss(AbstractConvexLoss):
 
     def features(self, V):
         return (1.0, 1 - V), 0.0
+
+    def minimise_tall(self, X, y, penalty):
+        A = X * y[:, None]
+        return linear_programme(A) if penalty == 0 else interior_point(A, penalty, bounded=True)
 
 
 class SquaredHingeLoss(AbstractConvexLoss):
@@ -106,9 +115,13 @@ class MaxMargin(AbstractConvexLoss):
     r"""0 if :math:`yf \ge 1`, else infinite: the least :math:`|w|` that puts every sample outside the margin."""
 
     of: ClassVar[str] = "margin"
-    smooth: ClassVar[bool] = False
-    sharp: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
+    hard: ClassVar[bool] = True
+    sharp: ClassVar[bool] = True
+
+    @property
+    def smooth(self):
+        return False
 
     def scalar(self, t):
         return jnp.where(t >= 1, 0.0, jnp.inf)
@@ -118,3 +131,6 @@ class MaxMargin(AbstractConvexLoss):
 
     def features(self, V):
         return (1.0,), 0.0
+
+    def minimise_tall(self, X, y, penalty):
+        return interior_point(X * y[:, None], penalty, bounded=False)

@@ -1,18 +1,24 @@
 """The losses of phase retrieval, which are not convex: they do not see the sign of the output."""
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_choice, check_number
-from limitlab.problems.losses.base import AbstractLoss
+from limitlab.problems.losses.base import AbstractLoss, Misfit
 
 __all__ = ["AmplitudeLoss", "PhaseRetrievalLoss"]
 
 
 def _check_prefactor(loss) -> None:
     check_number(type(loss).__name__, "prefactor", loss.prefactor, low=0, open_low=True, remedy="Use a positive one.")
+
+
+def _needs_modulus(loss, channel) -> Misfit:
+    return Misfit(
+        f"labels |z| (Problem.channel=Modulus()) for {type(loss).__name__}",
+        channel,
+        'Squares go with PhaseRetrievalLoss(labels="intensity"), labels with a sign with SquareLoss().',
+    )
 
 
 class PhaseRetrievalLoss(AbstractLoss):
@@ -33,6 +39,21 @@ class PhaseRetrievalLoss(AbstractLoss):
     def __check_init__(self):
         _check_prefactor(self)
         check_choice("PhaseRetrievalLoss", "labels", self.labels, ("modulus", "intensity"))
+
+    def reads(self, channel):
+        if channel.modulus == self.labels:
+            return None
+        if self.labels == "modulus":
+            return _needs_modulus(self, channel)
+        return Misfit(f"channel=SquaredModulus() for {self}", channel, 'Labels |z| go with labels="modulus".')
+
+    def learns(self, channel):
+        return True
+
+    def risk(self, channel, m, q, rho):
+        if self.reads(channel) is not None or channel.added_variance is None:
+            return super().risk(channel, m, q, rho)
+        return self.expected(m, q, rho, jnp.asarray(channel.added_variance, float))
 
     def _square(self, y):
         return jnp.square(y) if self.labels == "modulus" else y
@@ -58,12 +79,25 @@ class PhaseRetrievalLoss(AbstractLoss):
 class AmplitudeLoss(AbstractLoss):
     r""":math:`\mathrm{prefactor}\,(y - |f|)^2`, with a kink at f = 0."""
 
-    smooth: ClassVar[bool] = False
-
     prefactor: float = 0.5
 
     def __check_init__(self):
         _check_prefactor(self)
+
+    @property
+    def smooth(self):
+        return False
+
+    def reads(self, channel):
+        return None if channel.modulus == "modulus" else _needs_modulus(self, channel)
+
+    def learns(self, channel):
+        return True
+
+    def risk(self, channel, m, q, rho):
+        if self.reads(channel) is not None or channel.added_variance is None:
+            return super().risk(channel, m, q, rho)
+        return self.expected(m, q, rho, jnp.asarray(channel.added_variance, float))
 
     def value(self, y, z):
         return self.prefactor * jnp.square(y - jnp.abs(z))

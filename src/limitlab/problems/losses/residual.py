@@ -5,6 +5,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.convex.ridge import ridge
 from limitlab.numerics.roots import implicit_root, newton
 from limitlab.problems.losses.base import AbstractConvexLoss, Proximal
 
@@ -19,6 +20,7 @@ class SquareLoss(AbstractConvexLoss):
     of: ClassVar[str] = "residual"
     sharp: ClassVar[bool] = True
     even: ClassVar[bool] = True
+    quadratic: ClassVar[bool] = True
 
     def scalar(self, t):
         return jnp.square(t) / 2
@@ -31,6 +33,9 @@ class SquareLoss(AbstractConvexLoss):
 
     def features(self, V):
         return (), 0.0
+
+    def minimise(self, X, y, penalty):
+        return ridge(X, y, penalty)
 
 
 class HuberLoss(AbstractConvexLoss):

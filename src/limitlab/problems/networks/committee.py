@@ -10,8 +10,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice, check_integer
 from limitlab.numerics.trees import is_zero
-from limitlab.problems.activations.base import Activation, activation
-from limitlab.problems.activations.kinks import unit_functions
+from limitlab.problems.activations import Activation, activation
 from limitlab.problems.base import AbstractStudent, AbstractTeacher, Pace, Response
 from limitlab.problems.networks.network import Network
 
@@ -86,14 +85,14 @@ class Committee(AbstractTeacher, AbstractStudent):
         return start.network(key, frame, self, teacher, d)
 
     def output(self, weights: Network, x):
-        return unit_functions(self.activation)[0](weights.fields(x)) @ weights.a / self.width
+        return self.activation.unit_functions()[0](weights.fields(x)) @ weights.a / self.width
 
     def link(self, fields):
-        return unit_functions(self.activation)[0](fields) @ self.a_star / self.width
+        return self.activation.unit_functions()[0](fields) @ self.a_star / self.width
 
     def respond(self, parameters: Network, x):
         net, lam = parameters, parameters.fields(x)
-        value_of, slope_of = unit_functions(self.activation)
+        value_of, slope_of = self.activation.unit_functions()
         value = value_of(lam)
 
         def back(pull):

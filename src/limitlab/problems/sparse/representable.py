@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import RepresentationWarning
-from limitlab.problems.activations.base import Activation
+from limitlab.problems.activations import Activation
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.target import SparseTarget, term_name
 
