@@ -7,14 +7,14 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Table, best, together
-
-import limitlab as ll
 from limitlab.micro.hypercube_measure import observe
 from limitlab.micro.hypercube_sgd import _keys, _plan, _starts
 from limitlab.micro.hypercube_steps import hypercube_step, signs
 from limitlab.micro.march import advance
 from limitlab.micro.steps import Run
+from timing import Table, best, together
+
+import limitlab as ll
 from limitlab.states.overlaps import start_key
 
 TANH = "shifted(tanh, 0.5)"

@@ -9,12 +9,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from limitlab.micro.online_sgd import _advance
+from limitlab.micro.steps import Run, overlaps_step, weights_step
 from timing import Table, best, together
 
 import limitlab as ll
 from limitlab.macro.overlaps.overlap_ode import _flow, drift
-from limitlab.micro.online_sgd import _advance
-from limitlab.micro.steps import Run, overlaps_step, weights_step
 from limitlab.numerics.ode.integrate import _solve
 from limitlab.numerics.trees import as_arrays
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, limit_overlaps, realise

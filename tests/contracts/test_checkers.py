@@ -137,7 +137,6 @@ def test_wrong_start(start, words):
         testing.check_start(start)
 
 
-
 class NotSent(Corner):
     key: Any = eqx.field(static=True, default_factory=threading.Lock)
 

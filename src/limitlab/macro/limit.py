@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ class AbstractLimit(eqx.Module):
         A key of ``references.bib``.
     rate
         Declared finite-size exponents: ``{"d": -0.5}`` says that a single run differs from the limit by O(d^-1/2).
-    in_time
-        False if the limit has no time axis (a fixed point, or iterations of its own): then times are not asked for.
+    axis
+        Along what the result is reported: "time", "iteration", or "" for a fixed point. Times are asked for if it is
+        "time".
     curve
         Optional: ``curve(problem, alphas)``, the results at many sample ratios in one go; `sweep` uses it.
     family, family_key
@@ -36,12 +38,28 @@ class AbstractLimit(eqx.Module):
 
     reference: ClassVar[str]
     rate: ClassVar[dict[str, float]]
-    in_time: ClassVar[bool] = True
+    axis: ClassVar[str] = "time"
 
-    @abstractmethod
+    @property
+    def in_time(self) -> bool:
+        """Whether times are asked for."""
+        return self.axis == "time"
+
+    def setting(self, problem: Problem, asked: Asked) -> Any:
+        """The problem as `solve` wants it: every part there, with its type; or a refusal in words."""
+        return problem
+
     def check(self, problem: Problem) -> None:
         """Raise `LimitUndefinedError` (needed, got, try instead) unless the limit is defined for the problem."""
+        self.setting(problem, Asked(type(self).__name__))
 
     @abstractmethod
-    def solve(self, problem: Problem, times: Any) -> "xr.Dataset":
+    def solve(self, setting: Any, times: Any) -> "xr.Dataset":
         """The macrostate at the asked times (None if not ``in_time``), in the schema of `limitlab.results.schema`."""
+
+    def parsed(self, problem: Problem) -> Any:
+        """What `solve` gets: the setting, or the problem itself once `check` has seen it."""
+        setting = self.setting(problem, Asked(type(self).__name__))
+        if setting is problem:
+            self.check(problem)
+        return setting

@@ -61,15 +61,14 @@ def predict(problem: Problem, limit: AbstractLimit, times=None) -> "xr.Dataset":
     if not isinstance(limit, AbstractLimit):
         hint = f"{limit.__name__}()" if isinstance(limit, type) else "OverlapODE()"
         raise InputError(f"predict needs a limit such as {hint}; got {limit!r}. Known limits: {', '.join(LIMITS)}.")
-    limit.check(problem)
-    name = type(limit).__name__
+    setting, name = limit.parsed(problem), type(limit).__name__
     if not limit.in_time:
         if times is not None:
             raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
-        return limit.solve(problem, None)
+        return limit.solve(setting, None)
     if times is None:
         raise InputError(f"{name} needs the times at which to report. Add times=numpy.linspace(0, 10, 51), say.")
-    return limit.solve(problem, check_times(times))
+    return limit.solve(setting, check_times(times))
 
 
 def limits(problem: Problem) -> dict[str, str]:
