@@ -13,7 +13,7 @@ from independent import edges, linear_regression
 from limitlab.algorithms.data import replica_key
 from limitlab.algorithms.descent import curvature
 from limitlab.algorithms.descent.line import start_line
-from limitlab.algorithms.descent.step import Learner
+from limitlab.algorithms.descent.step import Course
 from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.analysis.success import wilson
 from limitlab.numerics.trees import traced
@@ -129,8 +129,8 @@ def by_hand(problem, d, steps, seed=0):
     """m and the training loss of the first replica, by plain NumPy on the same data."""
     rule = problem.algorithm
     n = round(problem.sample_ratio * d)
-    learner = Learner(*traced((rule, problem.loss)), None)
-    data, run = start_line(Descent.of(problem, Asked("a test")), learner, replica_key(seed, 0), n, d)
+    course = Course(*traced((rule, problem.loss)), None)
+    data, run = start_line(Descent.of(problem, Asked("a test")), course, replica_key(seed, 0), n, d)
     X, y, w, star = (np.asarray(x) for x in (data.X, data.y, run.state.parameters, data.teacher))
     seen = []
     for _ in range(steps + 1):
@@ -284,7 +284,7 @@ def test_problems_that_do_not_fit_are_refused_in_words(problem, message):
 
 def test_the_theory_of_one_direction_refuses_a_wider_student():
     problem = descent(ll.StochasticGD(0.01, 0.5), student=ll.Committee(width=3, activation="square"))
-    with pytest.raises(ll.LimitUndefinedError, match="one direction"):
+    with pytest.raises(ll.errors.LimitUndefinedError, match="one direction"):
         ll.predict(problem, ll.DMFT(), [0.1])
 
 
