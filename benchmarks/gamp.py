@@ -6,8 +6,9 @@ import jax.numpy as jnp
 from timing import Table, together
 
 import limitlab as ll
-from limitlab.algorithms.gamp.iteration import Model, begin, gather, march
-from limitlab.micro.glm_data import draw_glm
+from limitlab.algorithms.data import draw_set
+from limitlab.algorithms.gamp.iteration import Model, begin, gather
+from limitlab.algorithms.gamp.iteration import iterate as passes
 from limitlab.numerics.trees import traced
 
 D, ALPHA, ITERATIONS = 4000, 2, 5
@@ -15,7 +16,7 @@ D, ALPHA, ITERATIONS = 4000, 2, 5
 
 @eqx.filter_jit
 def iterate(model, data, run):
-    return march(model, data, run, jnp.asarray(0.0), ITERATIONS, lambda s: jnp.mean(s.v))[1]
+    return passes(model, data, run, jnp.asarray(0.0), ITERATIONS, lambda s: jnp.mean(s.v))[1]
 
 
 @jax.jit
@@ -32,7 +33,9 @@ def iteration(table: Table, precision: str, variances: str, channel) -> None:
     model = Model(*traced((ll.GaussianPrior(), channel)))
     dtype = jnp.dtype(precision)
     n = ALPHA * D
-    draw = eqx.filter_jit(draw_glm)(ll.Gaussian(), model.prior, model.channel, jax.random.key(0), n, D, dtype)
+    draw = eqx.filter_jit(draw_set)(
+        ll.Gaussian(), ll.SingleIndex(model.prior), model.channel, jax.random.key(0), n, D, dtype
+    )
     data = gather(draw.X, draw.y, variances, scale=1.0)
     run = begin(jnp.zeros(D), jnp.ones(D), n)
     ours, bare = together(lambda: iterate(model, data, run), lambda: products(draw.X, jnp.ones(D, dtype)), repeats=7)

@@ -7,8 +7,11 @@ from scipy.integrate import solve_ivp
 from timing import Table, together
 
 import limitlab as ll
+from limitlab.algorithms.descent.wide import draw_instance
+from limitlab.algorithms.settings.fixed_data import PhaseData
 from limitlab.macro.wide.matrix_flow import flow
-from limitlab.micro.wide_data import Instance, draw_instance
+from limitlab.problems.asked import Asked
+from limitlab.states.matrix import Instance
 
 D, ALPHA, END = 30, 3.0, 1e5  # dimension, samples per dimension, time s to which the flow goes
 EPS = 0.02  # step of explicit descent in s; about 0.05 is the limit of stability
@@ -76,7 +79,7 @@ def against_descent(table: Table) -> None:
 
 
 def against_bdf(table: Table) -> None:
-    instance = draw_instance("a benchmark", problem(D), D, 0, 0)
+    instance = draw_instance("a benchmark", PhaseData.of(problem(D), Asked("a benchmark")), D, 0, 0)
     ours, bdf = together(
         lambda: flow(instance, np.eye(D), np.array([END])).states[0], lambda: dense_bdf(instance), repeats=3
     )

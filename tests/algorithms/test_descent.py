@@ -10,13 +10,17 @@ import pytest
 import limitlab as ll
 from cases import descent
 from independent import edges, linear_regression
+from limitlab.algorithms.data import replica_key
+from limitlab.algorithms.descent import curvature
+from limitlab.algorithms.descent.line import start_line
+from limitlab.algorithms.descent.step import Course
+from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.analysis.success import wilson
-from limitlab.micro.descent import _draw, second_times
-from limitlab.micro.descent_steps import top_curvature
-from limitlab.micro.glm_data import replica_key
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
 from limitlab.problems.population import population_risk
 from limitlab.spec import dumps, loads
+from limitlab.states.request import second_times
 
 # --- rules ---------------------------------------------------------------------------------------------------
 
@@ -112,6 +116,10 @@ def test_squared_hinge_has_the_right_proximal_point():
         assert abs(float(loss.prox(y, jnp.asarray(w), jnp.asarray(V))) - z[np.argmin(cost)]) < 1.1e-3
 
 
+def top_curvature(problem, **how):
+    return curvature.top_curvature(Descent.of(problem, Asked("a test")), **how)
+
+
 # --- simulation ----------------------------------------------------------------------------------------------
 
 D = 60
@@ -121,9 +129,9 @@ def by_hand(problem, d, steps, seed=0):
     """m and the training loss of the first replica, by plain NumPy on the same data."""
     rule = problem.algorithm
     n = round(problem.sample_ratio * d)
-    parts = (problem.teacher.prior, problem.channel)
-    data, run = _draw(problem.inputs, parts, traced(rule), traced(problem.start), replica_key(seed, 0), n, d)
-    X, y, w, star = (np.asarray(x) for x in (data.X, data.y, run.state.w, data.teacher))
+    course = Course(*traced((rule, problem.loss)), None)
+    data, run = start_line(Descent.of(problem, Asked("a test")), course, replica_key(seed, 0), n, d)
+    X, y, w, star = (np.asarray(x) for x in (data.X, data.y, run.state.parameters, data.teacher))
     seen = []
     for _ in range(steps + 1):
         h = X @ w
@@ -264,7 +272,6 @@ def test_the_curvature_at_the_teacher_is_that_of_the_sheet():
         (descent(ll.GradientDescent(0.01), loss=ll.MaxMargin(), channel=ll.Sign()), "a loss with a gradient"),
         (descent(ll.GradientDescent(0.01), alpha=None), "sample_ratio"),
         (descent(ll.GradientDescent(0.01), start=ll.SpectralStart()), "RandomStart"),
-        (descent(ll.StochasticGD(0.01, 0.5), student=ll.Committee(width=3, activation="square")), "one direction"),
     ],
 )
 def test_problems_that_do_not_fit_are_refused_in_words(problem, message):
@@ -273,6 +280,12 @@ def test_problems_that_do_not_fit_are_refused_in_words(problem, message):
     with pytest.raises(ll.errors.LimitUndefinedError, match=message):
         ll.predict(problem, ll.DMFT(), [0.1])
     assert ll.limits(problem)["DMFT"] != "applies"
+
+
+def test_the_theory_of_one_direction_refuses_a_wider_student():
+    problem = descent(ll.StochasticGD(0.01, 0.5), student=ll.Committee(width=3, activation="square"))
+    with pytest.raises(ll.errors.LimitUndefinedError, match="one direction"):
+        ll.predict(problem, ll.DMFT(), [0.1])
 
 
 def test_too_large_a_data_set_is_refused_kindly():

@@ -10,12 +10,14 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import limitlab as ll
+from limitlab.algorithms import erm
+from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.analysis.linear.penalty import optimal_penalty, separability_threshold
 from limitlab.macro.erm.equations import solve_lanes
 from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
 from limitlab.macro.erm.ridge import ridge_lanes
-from limitlab.micro.erm import draw_data, run_erm
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
 from limitlab.problems.losses import (
     CustomLoss,
     HingeLoss,
@@ -42,6 +44,18 @@ def problem(loss, channel=None, alpha=2.0, penalty=0.1, rho=1.0, prior=None):
         sample_ratio=alpha,
         algorithm=ll.ERM(penalty=penalty),
     )
+
+
+def solved(problem):
+    return ll.predict(problem, LIMIT)
+
+
+def run_erm(problem, d, replicas, seed):
+    return ll.simulate(problem, d, replicas=replicas, seed=seed)
+
+
+def draw_data(problem, d, seed, replica):
+    return erm.draw_data(ConvexFit.of(problem, Asked("a test")), d, seed, replica)
 
 
 def at(problem, alphas):
@@ -77,11 +91,11 @@ def test_ridge_without_penalty_has_both_sides_of_one_sample_per_dimension():
     np.testing.assert_allclose(below.q, 0.5 * (1 - 0.5 * c1**2) / 0.5, rtol=1e-13)
     np.testing.assert_allclose(above.q, c1**2 + (1 - c1**2) / 3, rtol=1e-13)
     assert np.isinf(below.V) and float(below.train_loss) == 0
-    tiny = LIMIT.solve(problem(SquareLoss(), penalty=1e-9, alpha=0.5))
+    tiny = solved(problem(SquareLoss(), penalty=1e-9, alpha=0.5))
     np.testing.assert_allclose([tiny.m, tiny.q], [below.m, below.q], rtol=1e-7)
     assert at(ridge, [1.0]).status.item() == "diverged"
     with pytest.raises(ll.errors.ConvergenceError, match="diverges at sample_ratio = 1"):
-        LIMIT.solve(problem(SquareLoss(), penalty=0.0, alpha=1.0))
+        solved(problem(SquareLoss(), penalty=0.0, alpha=1.0))
 
 
 def quad_averages(Z, dZ, m, q, V, alpha):
@@ -152,7 +166,7 @@ def test_the_potential_is_stationary_at_the_fixed_point(loss):
 
 
 def test_unpenalised_logistic_regression_is_the_fixed_point_of_sur_and_candes():
-    found = LIMIT.solve(problem(LogisticLoss(), ll.Logistic(), alpha=5.0, penalty=0.0, rho=5.0))
+    found = solved(problem(LogisticLoss(), ll.Logistic(), alpha=5.0, penalty=0.0, rho=5.0))
     m, q = found.m.item(), found.q.item()
     np.testing.assert_allclose(
         [m / 5, np.sqrt((q - m**2 / 5) * 5), found.V.item()], [1.4994, 4.7436, 3.0269], atol=6e-5, rtol=0
@@ -181,12 +195,12 @@ def test_large_sample_rates_of_a_noiseless_sign_teacher():
     np.testing.assert_allclose(1e3 * logistic.generalisation_error, 0.44198, rtol=1e-4)
     hinge = at(problem(HingeLoss(), penalty=0.782 / 1e6), [1e3])
     np.testing.assert_allclose(1e3 * hinge.generalisation_error, 0.4877, rtol=1e-4)
-    ridge = LIMIT.solve(problem(SquareLoss(), alpha=1e6, penalty=np.pi / 2 - 1))
+    ridge = solved(problem(SquareLoss(), alpha=1e6, penalty=np.pi / 2 - 1))
     np.testing.assert_allclose(1e3 * ridge.generalisation_error, 0.24049, rtol=1e-4)
 
 
 def test_even_channels_teach_a_linear_fit_nothing():
-    ridge = LIMIT.solve(problem(SquareLoss(), ll.Modulus()))
+    ridge = solved(problem(SquareLoss(), ll.Modulus()))
     assert ridge.m.item() == 0 and ridge.q.item() > 0
 
 
@@ -202,7 +216,7 @@ def test_even_channels_and_a_bent_loss(channel):
     y = z[:, None] ** 2 if isinstance(channel, ll.SquaredModulus) else z[:, None]
     weight = dz[:, None] * 9.5 * p * norm.pdf(9.5 * x)
     for alpha, penalty in ((2.0, 1.0), (0.5, 1e-4), (5.0, 1e3)):
-        found = LIMIT.solve(problem(PseudoHuberLoss(scale), channel, alpha=alpha, penalty=penalty))
+        found = solved(problem(PseudoHuberLoss(scale), channel, alpha=alpha, penalty=penalty))
         q, V = found.q.item(), found.V.item()
         s = y + np.sqrt(q + noise) * 9.5 * x
         low, high = np.minimum(s, 0), np.maximum(s, 0)  # bisection: t + V l'(t) rises
@@ -248,7 +262,7 @@ def test_optimal_ridge_penalty_is_noise_over_signal():
     assert abs(found.penalty - (np.pi / 2 - 1)) < 1e-12
     linear = optimal_penalty(problem(SquareLoss(), ll.GaussianNoise(variance=0.6), rho=2.0))
     assert abs(linear.penalty - 0.3) < 1e-12
-    near = [LIMIT.solve(problem(SquareLoss(), penalty=found.penalty * x)).generalisation_error for x in (0.9, 1.1)]
+    near = [solved(problem(SquareLoss(), penalty=found.penalty * x)).generalisation_error for x in (0.9, 1.1)]
     assert found.generalisation_error < min(near)
     assert optimal_penalty(problem(SquareLoss(), ll.Modulus())).penalty == np.inf
     assert optimal_penalty(problem(SquareLoss(), ll.GaussianNoise())).penalty == 0
@@ -360,7 +374,7 @@ def test_the_comparison_sees_a_wrong_penalty():
     ],
 )
 def test_larger_fits_agree_with_the_limit(case):
-    scores = z_scores(run_erm(case, 600, 16, 1), LIMIT.solve(case))
+    scores = z_scores(run_erm(case, 600, 16, 1), ll.predict(case, LIMIT))
     assert max(map(abs, scores.values())) < 4, scores
 
 
@@ -385,7 +399,7 @@ def test_same_seed_same_numbers():
 )
 def test_problems_without_the_limit_are_refused_in_words(case, message):
     with pytest.raises(ll.errors.LimitUndefinedError, match=message):
-        LIMIT.solve(case)
+        ll.predict(case, LIMIT)
 
 
 def test_a_curve_keeps_points_without_a_solution_as_data():

@@ -7,13 +7,16 @@ import pytest
 from scipy import integrate, stats
 
 import limitlab as ll
-from limitlab.algorithms.gamp.iteration import Model, begin, converge, gather, march, step
-from limitlab.algorithms.gamp.starts import leading_vector, spectral_weights, start_from
-from limitlab.micro import gamp
-from limitlab.micro.gamp import label_errors, run_gamp
-from limitlab.micro.glm_data import draw_glm
+from limitlab.algorithms.data import draw_set
+from limitlab.algorithms.gamp import trajectories
+from limitlab.algorithms.gamp.iteration import Model, begin, converge, gather, iterate, step
+from limitlab.algorithms.gamp.starts import start_from
+from limitlab.algorithms.gamp.trajectories import label_errors
+from limitlab.numerics.linalg import leading_vector
 from limitlab.numerics.trees import traced
 from limitlab.problems.starts import SpectralStart
+from limitlab.problems.starts.base import Evidence
+from limitlab.problems.starts.spectral import spectral_weights
 from limitlab.results.schema import validate
 
 D, REPLICAS, ITERATIONS = 1000, 16, 12
@@ -29,8 +32,12 @@ def problem(prior, channel, alpha, start=None, **rule):
     )
 
 
+def run_gamp(problem, d, replicas, seed, progress):
+    return ll.simulate(problem, d, replicas=replicas, seed=seed, progress=progress)
+
+
 def drawn(prior, channel, n, d, seed=0, dtype=float):
-    data = draw_glm(ll.Gaussian(), prior, channel, jax.random.key(seed), n, d, jnp.dtype(dtype))
+    data = draw_set(ll.Gaussian(), ll.SingleIndex(prior), channel, jax.random.key(seed), n, d, jnp.dtype(dtype))
     return data, Model(*traced((prior, channel)))
 
 
@@ -100,7 +107,7 @@ def test_without_the_reaction_state_evolution_fails():
 
     @jax.jit
     def naive(key):
-        data = draw_glm(ll.Gaussian(), ll.GaussianPrior(), ll.Sign(), key, 2 * D, D, jnp.dtype(float))
+        data = draw_set(ll.Gaussian(), ll.SingleIndex(ll.GaussianPrior()), ll.Sign(), key, 2 * D, D)
         arrays = gather(data.X, data.y, "scalar", scale=1.0)
         state = begin(jnp.zeros(D), jnp.ones(D), 2 * D).state
 
@@ -206,7 +213,7 @@ def test_a_confident_start_of_a_noisy_problem_still_moves():
 def test_lanczos_finds_the_leading_eigenvector():
     data, model = drawn(ll.GaussianPrior(), ll.Modulus(), 600, 300)
     arrays = gather(data.X, data.y, "scalar", scale=1.0)
-    T = np.asarray(spectral_weights(model, arrays))
+    T = np.asarray(spectral_weights(Evidence(*model, *arrays)))
     assert np.allclose(T, np.maximum(1 - 1 / np.asarray(data.y) ** 2, -20))
     exact = np.linalg.eigh(np.asarray(data.X).T @ (T[:, None] * np.asarray(data.X)))[1][:, -1]
     found = leading_vector(data.X, jnp.asarray(T), jax.random.normal(jax.random.key(1), (300,)))
@@ -287,7 +294,7 @@ def test_same_seed_same_numbers_whatever_the_number_of_replicas():
 
 def test_one_compilation_serves_all_noise_levels(monkeypatch):
     traces = []
-    monkeypatch.setattr(gamp, "draw_glm", lambda *args: traces.append(1) or draw_glm(*args))
+    monkeypatch.setattr(trajectories, "draw_set", lambda *args: traces.append(1) or draw_set(*args))
     for noise in (0.1, 0.2, 0.3):
         run_gamp(
             problem(ll.GaussianPrior(variance=1 + noise), ll.Sign(variance=noise), 1.5, damping=noise), 61, 2, 0, None
@@ -328,7 +335,7 @@ def test_a_run_that_ends_in_a_burst_has_diverged_and_keeps_its_sign():
     bad, end = run["status"].values == "diverged", run["end_time"].values.astype(int)
     assert np.any(bad) and np.all(end[bad] < 30) and np.all(end[~bad] == 30)
     size = (q + V)[end, np.arange(16)]
-    assert np.all(size < gamp.SANE * 1.3)  # kept states are sound, 1.3 being room for the teacher's own |w|^2/d
+    assert np.all(size < trajectories.SANE * 1.3)  # kept states are sound, 1.3 being room for the teacher's own |w|^2/d
     for r in range(16):
         assert np.all(np.isfinite(m[: end[r] + 1, r])) and np.all(np.isnan(mse[end[r] + 1 :, r]))
         cosine = m[: end[r] + 1, r] / np.sqrt(q[: end[r] + 1, r])
@@ -339,18 +346,18 @@ def test_a_run_that_ends_in_a_burst_has_diverged_and_keeps_its_sign():
 def test_where_a_run_ends_and_which_sign_it_has():
     size = np.array([[1.0, 1.0, 9.0], [2.0, 5.0, 20.0], [70.0, 1.2, 35.0], [66.0, 1.1, 30.0]])
     # a burst to the end; a burst that is over; a start far off, from which 30 is no burst
-    assert gamp._last_sound(size, np.ones((4, 3)), [3, 3, 3]).tolist() == [1, 3, 3]
-    assert gamp._last_sound(size, np.ones((4, 3)), [2, 1, 3]).tolist() == [1, 0, 3]
+    assert trajectories._last_sound(size, np.ones((4, 3)), [3, 3, 3]).tolist() == [1, 3, 3]
+    assert trajectories._last_sound(size, np.ones((4, 3)), [2, 1, 3]).tolist() == [1, 0, 3]
     m = np.array([[0.1, 0.0], [-0.9, 0.3], [1.0, np.nan]])
     q = np.array([[1.0, 0.0], [1.0, 0.5], [60.0, np.nan]])
-    assert gamp._mirrored(m, q).tolist() == [True, False]
+    assert trajectories._mirrored(m, q).tolist() == [True, False]
 
 
 def test_a_diverging_run_keeps_its_last_finite_state():
     data, model = drawn(ll.GaussianPrior(), ll.Sign(), 300, 100)
     arrays = gather(data.X + 0.1, data.y, "vector")  # a mean: the sharpest way to break message passing
     run = begin(jnp.zeros(100), jnp.ones(100), 300)
-    end, path = jax.jit(lambda: march(model, arrays, run, 0.0, 50, lambda s: jnp.mean(s.a)))()
+    end, path = jax.jit(lambda: iterate(model, arrays, run, 0.0, 50, lambda s: jnp.mean(s.a)))()
     assert bool(end.diverged)
     assert 0 < int(end.steps) < 50
     assert np.all(np.isfinite(end.state.a)) and float(jnp.mean(end.state.a)) == float(path[int(end.steps)])

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import limitlab as ll
+from limitlab.algorithms.descent.wide import draw_instance
+from limitlab.algorithms.settings.fixed_data import PhaseData
 from limitlab.errors import InputError
-from limitlab.micro.wide_data import draw_instance
+from limitlab.problems.asked import Asked
 
 
 def phase(alpha, **changes):
@@ -51,7 +53,9 @@ def test_a_corrupted_certificate_is_rejected():
 def test_the_data_are_those_of_the_flow():
     problem = phase(3.0)
     found = ll.uniqueness(problem, d=8, seed=3, replica=2)
-    np.testing.assert_array_equal(found.instance.X, draw_instance("a test", problem, 8, 3, 2).X)
+    np.testing.assert_array_equal(
+        found.instance.X, draw_instance("a test", PhaseData.of(problem, Asked("a test")), 8, 3, 2).X
+    )
     squared = ll.uniqueness(phase(3.0, channel=ll.SquaredModulus()), d=8, seed=3, replica=2)
     np.testing.assert_allclose(squared.kappa, found.kappa, rtol=1e-6)
 

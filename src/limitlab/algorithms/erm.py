@@ -2,13 +2,28 @@
 
 from typing import ClassVar
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.base import AbstractFit
+from limitlab.algorithms.data import DRAW, draw_set, replica_key, sample_count
+from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.numerics.checks import check_number
-from limitlab.problems.base import AbstractAlgorithm
+from limitlab.numerics.convex.fit import Fit
+from limitlab.numerics.machine import check_memory
+from limitlab.numerics.trees import traced
+from limitlab.problems.population import errors
+from limitlab.problems.predictor import Predictor
+from limitlab.states.request import Request, Seen
 
-__all__ = ["ERM"]
+__all__ = ["ERM", "draw_data"]
+
+COPIES = 4  # of the n x d inputs, that a solver holds at once
 
 
-class ERM(AbstractAlgorithm):
+class ERM(AbstractFit):
     r"""Exact minimisation of :math:`\sum_\mu \ell(y_\mu, w\cdot x_\mu) + \tfrac12\,\mathrm{penalty}\,|w|^2`."""
 
     axis: ClassVar[str] = ""
@@ -21,3 +36,74 @@ class ERM(AbstractAlgorithm):
 
     def usual_limit(self, problem):
         return "ERMAsymptotics"
+
+    def setting(self, problem, asked) -> ConvexFit:
+        return ConvexFit.of(problem, asked)
+
+    def run(self, setting: ConvexFit, asked: Request) -> Seen:
+        r"""Fit ``replicas`` independent data sets of n = round(alpha d) samples and measure each fit.
+
+        .. math:: w = \mathrm{argmin} \sum_{\mu \le n} \ell(y_\mu, w \cdot x_\mu) + \tfrac\lambda2 |w|^2,
+                  \qquad x \sim N(0, I/d), \quad m = w\cdot w^*/d, \quad q = |w|^2/d
+
+        Errors on new samples are exact population values for the fitted weights: no test set is drawn. A fit that
+        does not exist (separable labels without penalty, max margin on labels that are not separable) has NaN and the
+        status "undefined"; the reason is in the attribute ``notes``.
+        """
+        d, loss = asked.d, setting.loss
+        n = sample_count("simulate with ERM", setting.ratio, d)
+        needed = 8 * (COPIES * n * d + 3 * min(n, d) ** 2)  # replicas are fitted one after the other
+        check_memory(needed, f"It fits n = {n} samples in d = {d} dimensions. Use a smaller d or sample_ratio.")
+        rows, fits = [], []
+        for replica in range(asked.replicas):
+            X, y, w_star = draw_data(setting, d, asked.seed, replica)
+            found = loss.minimise(X, y, setting.penalty)
+            fits.append(found)
+            rows.append(_measure(setting, found, X, y, w_star))
+            if asked.progress is not None:
+                asked.progress(replica + 1, asked.replicas, f"ERM, d = {d}")
+        values = {name: (("replica",), np.array([row[name] for row in rows])) for name in rows[0]}
+        if loss.hard:
+            del values["risk"]
+        told = sorted({found.words for found in fits if found.words})
+        worst = max((found.error for found in fits if np.isfinite(found.error)), default=float("nan"))
+        return Seen(
+            {**values, "status": (("replica",), [found.status for found in fits])},
+            {},
+            "simulate (ERM)",
+            None,
+            {
+                "d": d,
+                "n": n,
+                "seed": asked.seed,
+                "bytes_needed": needed,
+                "optimality_error": worst,
+                "notes": "; ".join(told) or None,
+            },
+        )
+
+
+def draw_data(setting: ConvexFit, d: int, seed: int, replica: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs (n, d), labels and the teacher of one replica: the same data set that `GAMP` sees with the same seed."""
+    n = sample_count("simulate with ERM", setting.ratio, d)
+    key = jax.random.fold_in(replica_key(seed, replica), DRAW)
+    w_star, X, y = _draw(setting.inputs, setting.teacher, setting.channel, key, n, d)
+    return np.array(X), np.asarray(y), np.asarray(w_star)
+
+
+_draw = eqx.filter_jit(draw_set)
+
+
+def _measure(setting: ConvexFit, found: Fit, X, y, w_star) -> dict[str, float]:
+    loss, d = setting.loss, len(w_star)
+    m, q, rho = (float(x) / d for x in (found.w @ w_star, found.w @ found.w, w_star @ w_star))
+    numbers = (jnp.asarray(x, float) for x in (m, q, rho))
+    row = {name: float(x) for name, x in _errors(*traced((setting.channel, loss)), *numbers).items()}
+    train = 0.0 if loss.hard else float(np.mean(loss.value(jnp.asarray(y), jnp.asarray(X @ found.w))))
+    row |= {"m": m, "q": q, "train_loss": train}
+    return row if found.status in ("ok", "not_converged") else dict.fromkeys(row, float("nan"))
+
+
+@eqx.filter_jit
+def _errors(channel, loss, m, q, rho):
+    return errors(channel, loss, Predictor.of(m, q, rho))

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from limitlab.algorithms.wide_requirements import check_phase_data
+from limitlab.algorithms.descent.wide import draw_instance
+from limitlab.algorithms.settings.fixed_data import PhaseData
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.wide.matrix_flow import flow
-from limitlab.micro.wide_data import Instance, draw_instance, look
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import one_thread
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.states.matrix import Instance, look
 
 __all__ = ["Certificate", "SecondSolution", "Uniqueness", "uniqueness"]
 
@@ -142,12 +144,12 @@ def uniqueness(
     """
     if not isinstance(problem, Problem):
         raise InputError(f"uniqueness needs a Problem; got {problem!r}.")
-    check_phase_data("uniqueness", problem, InputError)
+    data = PhaseData.of(problem, Asked("uniqueness", InputError))
     d = check_integer("uniqueness", "d", d, low=2, remedy="It is the input dimension.")
     seed = check_integer("uniqueness", "seed", seed, low=0, remedy="Seeds are whole numbers.")
     replica = check_integer("uniqueness", "replica", replica, low=0, remedy="The first replica is 0.")
     s = check_number("uniqueness", "s", s, low=0, open_low=True, remedy="It is the time up to which the flow goes.")
-    instance = draw_instance("uniqueness", problem, d, seed, replica)
+    instance = draw_instance("uniqueness", data, d, seed, replica)
     best = _best_multipliers(instance)
     kappa = -np.inf if best is None else certify(instance, best).kappa
     found = Uniqueness(_verdict(kappa), kappa, best, instance)

@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-__all__ = ["gram_factor", "nearest_psd", "pseudo_inverse", "realised"]
+__all__ = ["gram_factor", "leading_vector", "nearest_psd", "on_sphere", "pseudo_inverse", "realised"]
+
+LANCZOS_STEPS = 80
 
 
 def gram_factor(C: jax.Array, tolerance: float = 1e-14) -> jax.Array:
@@ -40,6 +42,11 @@ def realised(gram: jax.Array, key: jax.Array, d: int) -> jax.Array:
     return jnp.sqrt(d) * factor @ frame.T
 
 
+def on_sphere(w: jax.Array) -> jax.Array:
+    """The vector w (d,) at length sqrt(d)."""
+    return w * jnp.sqrt(w.shape[0] / (w @ w))
+
+
 def pseudo_inverse(C: jax.Array, tolerance: float = 1e-12) -> jax.Array:
     """Moore-Penrose inverse of a symmetric positive semi-definite matrix (last two axes)."""
     values, vectors = jnp.linalg.eigh(C)
@@ -52,3 +59,35 @@ def nearest_psd(C: jax.Array) -> jax.Array:
     """The nearest positive semi-definite matrix in the Frobenius norm: negative eigenvalues set to zero."""
     values, vectors = jnp.linalg.eigh(C)
     return (vectors * jnp.maximum(values, 0.0)[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
+
+
+def leading_vector(X: jax.Array, T: jax.Array, guess: jax.Array, steps: int = LANCZOS_STEPS) -> jax.Array:
+    r"""The unit eigenvector of X^T diag(T) X with the largest eigenvalue, by Lanczos from ``guess``.
+
+    The basis is kept orthogonal by projecting twice; it stops growing once it spans an invariant space.
+    """
+    d = X.shape[1]
+    steps = min(steps, d)
+    T = T.astype(X.dtype)
+
+    def times(u):
+        return (((X @ u.astype(X.dtype)) * T) @ X).astype(float)
+
+    def body(carry, k):
+        basis, u, alive = carry
+        basis = basis.at[k].set(u)
+        Mu = times(u)
+        rest = Mu - basis.T @ (basis @ Mu)
+        rest = rest - basis.T @ (basis @ rest)
+        size = jnp.linalg.norm(rest)
+        alive = alive & (size > 1e-6 * jnp.linalg.norm(Mu))
+        return (basis, jnp.where(alive, rest / jnp.where(alive, size, 1.0), 0.0), alive), Mu
+
+    start = (jnp.zeros((steps, d)), guess / jnp.linalg.norm(guess), jnp.asarray(True))
+    (basis, _, _), images = jax.lax.scan(body, start, jnp.arange(steps))
+    small = basis @ images.T
+    # Rows that were never filled are zero; they must not win when all real eigenvalues are negative.
+    empty = jnp.sum(jnp.square(basis), axis=1) < 0.5
+    small = (small + small.T) / 2 - jnp.diag(jnp.where(empty, 1e6 * (1 + jnp.max(jnp.abs(small))), 0.0))
+    u = jnp.linalg.eigh(small)[1][:, -1] @ basis
+    return u / jnp.linalg.norm(u)

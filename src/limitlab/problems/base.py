@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.errors import InputError
 from limitlab.problems.asked import Asked
 
 if TYPE_CHECKING:
@@ -149,6 +150,16 @@ class AbstractStudent(eqx.Module):
         """The number p by which the clock of a rule is divided; the output is a mean over so many units."""
         return 1
 
+    @property
+    def linear(self) -> bool:
+        """True if the output is w.x, one direction and nothing else."""
+        return False
+
+    @property
+    def squares(self) -> bool:
+        """True if the output is a mean of squared fields: it stands where a single unit has its output squared."""
+        return False
+
     @abstractmethod
     def begin(self, key: jax.Array, frame: jax.Array, start: Any, teacher: "AbstractTeacher | None", d: int) -> Any:
         """Parameters at time 0, and the weights of the teacher: (parameters, weights).
@@ -218,3 +229,7 @@ class AbstractAlgorithm(eqx.Module):
     def setting(self, problem: "Problem", asked: Asked) -> Any:
         """The problem as this rule sees it: every part there, with its type; or a refusal in words."""
         asked.refuse("a rule that can be simulated", self, "Give it a method `setting`.")
+
+    def run(self, setting: Any, asked: Any) -> Any:
+        """Run the rule as asked (`limitlab.states.request.Request`) and say what was seen (`Seen`)."""
+        raise InputError(f"{type(self).__name__} does not know how to run. Give it a method `run`.")

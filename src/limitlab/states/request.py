@@ -7,7 +7,9 @@ import numpy as np
 
 from limitlab.numerics.machine import Progress
 
-__all__ = ["Request", "Seen"]
+__all__ = ["Request", "Seen", "second_times"]
+
+GRID = 51  # of two times, the earlier takes at most so many values
 
 
 class Request(NamedTuple):
@@ -22,6 +24,13 @@ class Request(NamedTuple):
     progress: Progress | None = None
     clock: float = 1.0
 
+    @property
+    def clocked(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times and steps of a rule that has a clock."""
+        if self.times is None or self.steps is None:
+            raise TypeError("A rule with a clock is asked for times and steps.")
+        return self.times, self.steps
+
 
 class Seen(NamedTuple):
     """What was seen: name -> (dims, values), coordinates alike, the method's name, its reference, and attributes."""
@@ -31,3 +40,8 @@ class Seen(NamedTuple):
     method: str
     reference: str | None = None
     attrs: Mapping[str, Any] = {}
+
+
+def second_times(times: np.ndarray) -> np.ndarray:
+    """Which of the asked times are kept as the earlier of two: all if few, else 51 spread evenly."""
+    return np.unique(np.rint(np.linspace(0, len(times) - 1, min(len(times), GRID))).astype(int))

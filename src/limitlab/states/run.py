@@ -34,6 +34,11 @@ class Run(eqx.Module):
     died: jax.Array = eqx.field(converter=whole)
 
     @classmethod
+    def alone(cls, state: Any) -> "Run":
+        """One run that begins with ``state``."""
+        return cls(state, jnp.asarray(True), jnp.asarray(-1))
+
+    @classmethod
     def of(cls, state: Any, replicas: int) -> "Run":
         """Runs that begin with ``state``, whose first axis is that of replicas."""
         return cls(state, jnp.ones(replicas, bool), jnp.full(replicas, -1))

@@ -4,11 +4,20 @@ r"""Gradient rules on a fixed data set of n samples.
           w \leftarrow (1 - \eta\lambda)\, w - \eta G + \sqrt{2T\eta}\, N(0, I_d)
 
 with eta = ``learning_rate``, lambda = ``penalty``, masks sigma_mu and a temperature T that depend on the rule; then, if
-``spherical``, w is put back on the sphere :math:`|w|^2 = d`. Clock of all: t = learning_rate * step
-(over the width of a wide student of squares, see `MatrixFlow`).
+``spherical``, w is put back on the sphere :math:`|w|^2 = d`. Clock of all: t = learning_rate * step.
+
+A student of m units moves by the same rule at eps = learning_rate/m, on the clock t = eps * step:
+
+.. math:: w_a \leftarrow (1 - \epsilon\lambda)\, w_a - \epsilon \sum_\mu \sigma_\mu g_{a,\mu} x_\mu
+          + \sqrt{2T\epsilon}\, N(0, I_d), \qquad g_{a,\mu} = m\, \frac{\partial \ell(y_\mu, f(x_\mu))}{\partial h_a},
+          \quad h_a = w_a \cdot x_\mu
+
+and every unit is put back on its sphere. A trained second layer moves by its own gradient at 1/d of that pace, as in
+`OnlineSGD` with ``second_layer_rate=1``, :math:`a_i \leftarrow (1 - \epsilon\lambda)\, a_i - \tfrac{\epsilon m}{d}
+\sum_\mu \sigma_\mu \partial\ell/\partial a_i + \sqrt{2T\epsilon/d}\, N(0, 1)`; biases likewise.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,23 +25,14 @@ import jax.numpy as jnp
 
 from limitlab.algorithms.checks import SPHERE, check_rate
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_choice, check_number
+from limitlab.numerics.checks import check_number
 from limitlab.problems.base import AbstractAlgorithm
 
-__all__ = ["AbstractDescent", "AbstractMaskedDescent", "check_descent_rule", "check_mask", "mask_scale", "uniform"]
-
-
-def mask_scale(value) -> str:
-    return "1" if not isinstance(value, str) and value == 1 else str(value)
-
-
-def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """24 bits are enough for a probability, and half the work of a step's masks."""
-    return jax.random.uniform(key, shape, jnp.float32)
+__all__ = ["AbstractDescent", "check_descent_rule"]
 
 
 class AbstractDescent(AbstractAlgorithm):
-    """What the rules on a fixed data set share: their masks and their thermal noise."""
+    """The law of a step, which simulations and limits share: masks, their scale and thermal noise."""
 
     learning_rate: eqx.AbstractVar[float]
     spherical: eqx.AbstractVar[bool]
@@ -51,12 +51,12 @@ class AbstractDescent(AbstractAlgorithm):
         return (*self.reference, *SPHERE) if self.spherical else self.reference
 
     def usual_limit(self, problem):
-        return "DMFT" if problem.student is None else "MatrixFlow"
+        return "DMFT" if problem.student is None or problem.student.linear else "MatrixFlow"
 
     @property
-    def heat(self):
-        """The temperature T of the added noise."""
-        return 0.0
+    def heat(self) -> Any:
+        """The temperature T of the added noise; None if there is none by declaration, which is another formula."""
+        return None
 
     @property
     def factor(self):
@@ -81,32 +81,3 @@ def check_descent_rule(rule: AbstractDescent) -> None:
             f"{name}.penalty acts on the norm of w, which spherical=True keeps fixed; got penalty={rule.penalty:g}. "
             "Use spherical=False, or penalty=0."
         )
-
-
-def check_mask(rule) -> None:
-    name = type(rule).__name__
-    check_number(
-        name,
-        "batch_fraction",
-        rule.batch_fraction,
-        low=0,
-        high=1,
-        open_low=True,
-        remedy="It is the share of samples used at a time.",
-    )
-    check_choice(name, "scale", rule.scale, ("1/b", "1"))
-
-
-class AbstractMaskedDescent(AbstractDescent):
-    """A share b of the samples at a time, each with probability b at step 0."""
-
-    batch_fraction: eqx.AbstractVar[float]
-    scale: eqx.AbstractVar[str]
-    masked: ClassVar[bool] = True
-
-    @property
-    def factor(self):
-        return 1 / self.batch_fraction if self.scale == "1/b" else 1.0
-
-    def first_mask(self, key, count):
-        return uniform(key, (count,)) < self.batch_fraction

@@ -2,12 +2,13 @@
 
 import equinox as eqx
 
-from limitlab.algorithms.descent.base import AbstractDescent, check_descent_rule
+from limitlab.algorithms.descent.base import check_descent_rule
+from limitlab.algorithms.descent.rule import AbstractDescentRule
 
 __all__ = ["GradientDescent"]
 
 
-class GradientDescent(AbstractDescent):
+class GradientDescent(AbstractDescentRule):
     r"""Full-batch descent on a fixed data set: sigma = 1, T = 0. Clock: t = learning_rate * step."""
 
     learning_rate: float

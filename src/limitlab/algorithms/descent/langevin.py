@@ -2,13 +2,14 @@
 
 import equinox as eqx
 
-from limitlab.algorithms.descent.base import AbstractDescent, check_descent_rule
+from limitlab.algorithms.descent.base import check_descent_rule
+from limitlab.algorithms.descent.rule import AbstractDescentRule
 from limitlab.numerics.checks import check_number
 
 __all__ = ["Langevin"]
 
 
-class Langevin(AbstractDescent):
+class Langevin(AbstractDescentRule):
     r"""Full-batch descent with thermal noise, T = ``temperature``. Clock: t = learning_rate * step."""
 
     learning_rate: float

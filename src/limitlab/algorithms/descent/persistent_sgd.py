@@ -3,7 +3,8 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from limitlab.algorithms.descent.base import AbstractMaskedDescent, check_descent_rule, check_mask, mask_scale, uniform
+from limitlab.algorithms.descent.base import check_descent_rule
+from limitlab.algorithms.descent.masked import AbstractMaskedDescent, check_mask, mask_scale, uniform
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 

@@ -2,7 +2,8 @@
 
 import equinox as eqx
 
-from limitlab.algorithms.descent.base import AbstractMaskedDescent, check_descent_rule, check_mask, mask_scale, uniform
+from limitlab.algorithms.descent.base import check_descent_rule
+from limitlab.algorithms.descent.masked import AbstractMaskedDescent, check_mask, mask_scale, uniform
 
 __all__ = ["StochasticGD"]
 

@@ -4,8 +4,11 @@ from typing import ClassVar
 
 import equinox as eqx
 
+from limitlab.algorithms.gamp.trajectories import run_gamp
+from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.problems.base import AbstractAlgorithm
+from limitlab.states.request import Request, Seen
 
 __all__ = ["GAMP"]
 
@@ -57,15 +60,19 @@ class GAMP(AbstractAlgorithm):
     def usual_limit(self, problem):
         return "StateEvolution"
 
+    def setting(self, problem, asked) -> GLM:
+        return GLM.to_simulate(problem, asked)
+
+    def run(self, setting: GLM, asked: Request) -> Seen:
+        return run_gamp(setting, self, asked)
+
     def fit(self, X, y, *, prior, channel, start=None, seed: int = 0):
         """Run on arrays that you bring: X (samples, features) and labels y; returns a fitted `GAMPEstimator`.
 
         X is used as given, z = X w, and keeps its type (float32 stays float32). ``start`` is None (the prior mean),
         ``SpectralStart()`` or ``RandomStart(scale)``; ``seed`` is for the latter two.
         """
-        from limitlab.algorithms.gamp.estimator import (
-            GAMPEstimator,  # problems know nothing of micro until they are run
-        )
+        from limitlab.algorithms.gamp.estimator import GAMPEstimator  # scikit-learn is slow to import
 
         estimator = GAMPEstimator(
             prior=prior,

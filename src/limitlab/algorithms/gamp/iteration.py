@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
 
-__all__ = ["Data", "Info", "Model", "Run", "State", "advance", "begin", "converge", "gather", "march", "step"]
+__all__ = ["Data", "Info", "Iterated", "Model", "State", "advance", "begin", "converge", "gather", "iterate", "step"]
 
 FLOOR = 1e-12
 FLOOR32 = 1e-10  # products in float32 are right to a few 1e-7, and V stands for the square of an error
@@ -73,7 +73,7 @@ class Info(NamedTuple):
     silent: jax.Array
 
 
-class Run(NamedTuple):
+class Iterated(NamedTuple):
     """A state with its history: the last change, iterations made, and whether it has diverged or come to rest."""
 
     state: State
@@ -95,11 +95,11 @@ def gather(X: jax.Array, y: jax.Array, variances: str, scale: float | None = Non
     return Data(X, jnp.asarray(y, float), jnp.asarray(size, float))
 
 
-def begin(a: jax.Array, v: jax.Array, n: int) -> Run:
+def begin(a: jax.Array, v: jax.Array, n: int) -> Iterated:
     """Before the first iteration: no reaction yet."""
     state = State(jnp.asarray(a, float), jnp.asarray(v, float), jnp.zeros(n))
     no = jnp.asarray(False)
-    return Run(state, jnp.asarray(jnp.inf), jnp.asarray(0), no, no)
+    return Iterated(state, jnp.asarray(jnp.inf), jnp.asarray(0), no, no)
 
 
 def step(model: Model, data: Data, state: State, damping: jax.Array | float) -> tuple[State, Info]:
@@ -125,13 +125,13 @@ def step(model: Model, data: Data, state: State, damping: jax.Array | float) -> 
     return State(new_a, new_v, out.g), Info(change, sound, known, silent)
 
 
-def advance(model: Model, data: Data, run: Run, damping: jax.Array | float) -> Run:
+def advance(model: Model, data: Data, run: Iterated, damping: jax.Array | float) -> Iterated:
     """One iteration of a run, unless it has ended: nothing moves after perfect recovery or divergence."""
     new, info = step(model, data, run.state, damping)
     moving = ~(run.diverged | run.perfect)
     silent = info.silent & (run.steps > 0)  # at the start V is a belief, not yet what the labels have left
     moved = moving & info.sound & ~silent
-    return Run(
+    return Iterated(
         jax.tree.map(lambda x, old: jnp.where(moved, x, old), new, run.state),
         jnp.where(moved, info.change, run.change),
         run.steps + moved,
@@ -140,7 +140,7 @@ def advance(model: Model, data: Data, run: Run, damping: jax.Array | float) -> R
     )
 
 
-def march(model: Model, data: Data, run: Run, damping, iterations: int, look) -> tuple[Run, jax.Array]:
+def iterate(model: Model, data: Data, run: Iterated, damping, iterations: int, look) -> tuple[Iterated, jax.Array]:
     """``iterations`` iterations; ``look(state)`` is kept at the start and after each, NaN once a run has diverged."""
 
     def body(run, _):
@@ -152,7 +152,7 @@ def march(model: Model, data: Data, run: Run, damping, iterations: int, look) ->
 
 
 @eqx.filter_jit
-def converge(model: Model, data: Data, run: Run, damping, tolerance, iterations) -> Run:
+def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterations) -> Iterated:
     """Iterate until a fixed point is reached to ``tolerance``, the run diverges, or ``iterations`` are made."""
 
     def going(run):

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.requirements import check_single_index
+from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Points, curve, stable_states
 from limitlab.numerics.roots import bisect
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
@@ -62,9 +63,8 @@ def free_entropy(problem: Problem, m) -> "xr.Dataset":
     """
     if not isinstance(problem, Problem):
         raise InputError(f"free_entropy needs a Problem; got {problem!r}.")
-    check_single_index("free_entropy", problem, InputError)
-    prior, channel, alpha = problem.teacher.prior, problem.channel, float(problem.sample_ratio)  # type: ignore
-    rho = float(prior.second_moment)
+    glm = GLM.of(problem, Asked("free_entropy", InputError))
+    prior, channel, alpha, rho = glm.prior, glm.channel, glm.ratio, glm.rho
     try:
         m = np.atleast_1d(np.asarray(m, float))
     except (TypeError, ValueError):

@@ -6,10 +6,11 @@ r"""The best penalty of a convex fit, and when its labels are separable.
 import equinox as eqx
 import numpy as np
 
-from limitlab.algorithms.erm_requirements import check_erm
+from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.erm.erm_asymptotics import solve_erm
 from limitlab.macro.erm.separability import separability_ratio
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.losses import MaxMargin, SquareLoss
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
@@ -76,55 +77,55 @@ def optimal_penalty(problem: Problem) -> OptimalPenalty:
     For labels -1 and +1 the error is the probability of a wrong sign, otherwise the mean-square error of the output.
     Square loss is in closed form; others by grids of penalties, each solved in one call, closing in on the minimum.
     """
-    check_erm("optimal_penalty", problem, InputError)
-    if isinstance(problem.loss, MaxMargin):
+    setting = ConvexFit.of(problem, Asked("optimal_penalty", InputError))
+    if isinstance(setting.loss, MaxMargin):
         raise InputError("optimal_penalty: MaxMargin() has no penalty. Use HingeLoss() or LogisticLoss().")
-    ratio = float(problem.sample_ratio)  # type: ignore[arg-type]
+    ratio = setting.ratio
     low, high = 1e-8 / (1 + ratio) ** 2, 1e6 * (1 + ratio)
     grid = np.linspace(np.log(low), np.log(high), LANES)
-    error = _errors(problem, grid)
-    if isinstance(problem.loss, SquareLoss):
-        return _ridge(problem, grid, error)
+    error = _errors(setting, grid)
+    if isinstance(setting.loss, SquareLoss):
+        return _ridge(setting, grid, error)
     lowest = np.nanmin(error)
     if np.nanmax(error) - lowest < FLAT * lowest:
         return OptimalPenalty(np.inf, float(lowest), (0.0, np.inf), "The error is the same for every penalty.")
     whole = grid
     tied = np.nonzero(error - lowest <= FLAT * lowest)[0]
     if tied[-1] == LANES - 1:
-        return OptimalPenalty(np.inf, float(lowest), _within(problem, whole, whole[-1], lowest), TO_INFINITY)
+        return OptimalPenalty(np.inf, float(lowest), _within(setting, whole, whole[-1], lowest), TO_INFINITY)
     if tied[0] == 0:
-        return OptimalPenalty(0.0, float(lowest), _within(problem, whole, whole[0], lowest), TO_ZERO)
+        return OptimalPenalty(0.0, float(lowest), _within(setting, whole, whole[0], lowest), TO_ZERO)
     best = int(tied[len(tied) // 2])
     while grid[1] - grid[0] > 0.02:
         left, right = grid[max(best - 1, 0)], grid[min(best + 1, LANES - 1)]
         grid = np.linspace(left, right, LANES)
-        error = _errors(problem, grid)
+        error = _errors(setting, grid)
         best = int(np.nanargmin(error))
     # Near a minimum differences drown in rounding: a polynomial through all points finds it better than the least one.
     middle, half = (grid[0] + grid[-1]) / 2, (grid[-1] - grid[0]) / 2
     fitted = np.polynomial.Polynomial.fit((grid - middle) / half, error, 6)
     places = np.linspace(-1, 1, 20001)
     at = middle + half * places[np.argmin(fitted(places))]
-    least = float(_errors(problem, np.full(LANES, at))[0])
-    return OptimalPenalty(float(np.exp(at)), least, _within(problem, whole, at, least))
+    least = float(_errors(setting, np.full(LANES, at))[0])
+    return OptimalPenalty(float(np.exp(at)), least, _within(setting, whole, at, least))
 
 
-def _errors(problem: Problem, log_penalty: np.ndarray) -> np.ndarray:
-    alpha = np.full(len(log_penalty), float(problem.sample_ratio))  # type: ignore[arg-type]
-    values, status, words = solve_erm(problem, alpha, np.exp(log_penalty))
+def _errors(setting: ConvexFit, log_penalty: np.ndarray) -> np.ndarray:
+    alpha = np.full(len(log_penalty), setting.ratio)
+    values, status, words = solve_erm(setting, alpha, np.exp(log_penalty))
     if any(s != "ok" for s in status):
         bad = next(w for s, w in zip(status, words, strict=True) if s != "ok")
         raise ConvergenceError(f"optimal_penalty: {bad}", values["generalisation_error"])
     return values["generalisation_error"]
 
 
-def _within(problem: Problem, grid: np.ndarray, best: float, lowest: float) -> tuple[float, float]:
+def _within(setting: ConvexFit, grid: np.ndarray, best: float, lowest: float) -> tuple[float, float]:
     """Where the error leaves a band of 0.1 % above the least, on both sides of the best penalty (in logarithms)."""
     bar, ends = 1.001 * lowest, [grid[0], grid[-1]]
     near, far = [best, best], ends  # zooming, not bisection: all lanes of a compiled call cost as much as one
     for _ in range(4):
         sides = [np.linspace(n, f, LANES // 2) for n, f in zip(near, far, strict=True)]
-        above = _errors(problem, np.concatenate(sides)).reshape(2, -1) > bar
+        above = _errors(setting, np.concatenate(sides)).reshape(2, -1) > bar
         first = [int(np.argmax(row)) if row.any() else len(row) - 1 for row in above]
         near = [side[max(k - 1, 0)] for side, k in zip(sides, first, strict=True)]
         far = [side[k] for side, k in zip(sides, first, strict=True)]
@@ -132,21 +133,21 @@ def _within(problem: Problem, grid: np.ndarray, best: float, lowest: float) -> t
     return 0.0 if far[0] == grid[0] else low, np.inf if far[1] == grid[-1] else high
 
 
-def _ridge(problem: Problem, grid: np.ndarray, error: np.ndarray) -> OptimalPenalty:
+def _ridge(setting: ConvexFit, grid: np.ndarray, error: np.ndarray) -> OptimalPenalty:
     """(y2 - c1^2 rho)/(c1^2 rho): noise over signal of the best linear model, for every sample ratio."""
-    rho = float(problem.teacher.prior.second_moment)  # type: ignore[attr-defined]
-    c1, _, rest = (float(x) for x in problem.channel.label_moments(rho))
+    rho = setting.rho
+    c1, _, rest = (float(x) for x in setting.channel.label_moments(rho))
     if c1 == 0:
-        kind = "no better than a coin" if problem.channel.labels == "binary" else "best as zero"
+        kind = "no better than a coin" if setting.channel.labels == "binary" else "best as zero"
         note = f"The labels have no linear part: the prediction is {kind}."
         return OptimalPenalty(np.inf, float(error[-1]), (0.0, np.inf), note)
     penalty = max(0.0, rest / (c1**2 * rho))
     note = "" if penalty > 0 else "A linear teacher without noise needs no penalty."
-    ratio = float(problem.sample_ratio)  # type: ignore[arg-type]
+    ratio = setting.ratio
     if penalty == 0 and ratio == 1:
         return OptimalPenalty(0.0, 0.0, (0.0, 0.0), note)
-    values, _, _ = solve_erm(problem, np.array([ratio]), np.array([penalty]))
+    values, _, _ = solve_erm(setting, np.array([ratio]), np.array([penalty]))
     least = float(values["generalisation_error"][0])
     if least < 1e-30:
         return OptimalPenalty(penalty, 0.0, (0.0, 0.0), note)
-    return OptimalPenalty(penalty, least, _within(problem, grid, np.log(max(penalty, np.exp(grid[0]))), least), note)
+    return OptimalPenalty(penalty, least, _within(setting, grid, np.log(max(penalty, np.exp(grid[0]))), least), note)

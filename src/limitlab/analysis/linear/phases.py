@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.requirements import check_single_index
+from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.analysis.linear.thresholds import Thresholds, thresholds
 from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import amp_state, curve, stable_states
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.machine import Progress
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem, replaced
 from limitlab.results.schema import dataset
 
@@ -58,8 +59,8 @@ def phase_diagram(
     phase, lines = np.zeros(shape, int), np.full((3, len(values)), np.nan)
     for i, value in enumerate(values):
         here = replaced(problem, {parameter: value, "sample_ratio": float(alphas[0])})
-        check_single_index("phase_diagram", here, InputError)
-        prior, channel = here.teacher.prior, here.channel  # type: ignore[attr-defined]
+        glm = GLM.of(here, Asked("phase_diagram", InputError))
+        prior, channel = glm.prior, glm.channel
         t = thresholds(prior, channel)
         lines[:, i] = [np.nan if x is None else x for x in (t.weak_recovery, t.information, t.algorithmic)]
         found = stable_states(curve(prior, channel), alphas)

@@ -13,8 +13,8 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Curve, curve, stable_states
 from limitlab.numerics.roots import crossing
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
-from limitlab.problems.inputs import Gaussian
 from limitlab.problems.networks import SingleIndex
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
@@ -77,11 +77,13 @@ def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None =
     1.1284714...
     >>> sweep(thresholds, problem, {"channel.variance": [0.0, 0.1, 0.2]})
     """
+    asked = Asked("thresholds", InputError)
     if isinstance(prior, Problem):
-        prior, channel = _parts(prior, channel)
-    _check(prior, AbstractPrior, "a prior such as GaussianPrior()")
-    _check(channel, AbstractChannel, "a channel such as Sign()")
-    line = curve(prior, channel)  # type: ignore[arg-type]
+        prior, channel = _parts(prior, channel, asked)
+    remedy = "Call thresholds(prior, channel), or thresholds(problem)."
+    prior = asked.part(prior, AbstractPrior, "a prior such as GaussianPrior()", remedy)
+    channel = asked.part(channel, AbstractChannel, "a channel such as Sign()", remedy)
+    line = curve(prior, channel)
     weak = line.weak_recovery
     jump = _highest_jump(line)
     accuracy = {"weak_recovery": 1e-10 * weak}
@@ -101,32 +103,26 @@ def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None =
     return Thresholds(weak, information, algorithmic, hard, top.kind == "perfect", m, accuracy)
 
 
-def _parts(problem: Problem, channel: Any) -> tuple[AbstractPrior, AbstractChannel]:
+def _parts(problem: Problem, channel: Any, asked: Asked) -> tuple[AbstractPrior, AbstractChannel]:
     """The prior and the channel of a problem that is a single direction seen through Gaussian inputs."""
     if channel is not None:
         raise InputError(
             f"thresholds takes a Problem alone, or a prior and a channel; got a Problem and {channel!r}. Leave the "
             "channel out: the problem has one."
         )
-    if not isinstance(problem.teacher, SingleIndex):
-        came = "none" if problem.teacher is None else f"a {type(problem.teacher).__name__}"
-        raise InputError(
-            f"thresholds needs a problem whose teacher is a single direction with a prior; got {came}. Use "
-            "teacher=SingleIndex(prior=GaussianPrior()) and a channel such as Sign()."
+    teacher = asked.part(
+        problem.teacher,
+        SingleIndex,
+        "a problem whose teacher is a single direction with a prior",
+        "Use teacher=SingleIndex(prior=GaussianPrior()) and a channel such as Sign().",
+    )
+    if not problem.inputs.normal:
+        asked.refuse(
+            "a problem with Gaussian inputs",
+            type(problem.inputs).__name__,
+            "Use inputs=Gaussian(), or call thresholds(prior, channel).",
         )
-    if not isinstance(problem.inputs, Gaussian):
-        raise InputError(
-            f"thresholds needs a problem with Gaussian inputs; got {type(problem.inputs).__name__}. Use "
-            "inputs=Gaussian(), or call thresholds(prior, channel)."
-        )
-    return problem.teacher.prior, problem.channel
-
-
-def _check(part: Any, kind: type, example: str) -> None:
-    if not isinstance(part, kind):
-        raise InputError(
-            f"thresholds needs {example}; got {part!r}. Call thresholds(prior, channel), or thresholds(problem)."
-        )
+    return teacher.prior, problem.channel
 
 
 def _highest_jump(line: Curve) -> tuple[float, float] | None:

@@ -7,11 +7,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from limitlab.algorithms.requirements import check_single_index
+from limitlab.algorithms.settings.fixed_data import GLM, at_ratio
 from limitlab.errors import InputError
-from limitlab.macro.bayes.fixed_points import State, bayes_states, curve
+from limitlab.macro.bayes.fixed_points import FixedPoint, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -65,23 +66,21 @@ class BayesOptimal(AbstractLimit):
 
     reference: ClassVar[str] = "barbier2019optimal"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
-    in_time: ClassVar[bool] = False
+    axis: ClassVar[str] = ""
 
-    def check(self, problem: Problem) -> None:
-        check_single_index("BayesOptimal", problem)
+    def setting(self, problem: Problem, asked: Asked) -> GLM:
+        return GLM.of(problem, asked)
 
-    def solve(self, problem: Problem, times: np.ndarray | None = None):
-        ds = self.curve(problem, np.array([problem.sample_ratio], float))
-        return ds.isel(sample_ratio=0, drop=True)
+    def solve(self, setting: GLM, times: np.ndarray | None = None):
+        return self._dataset(setting.problem, setting, np.array([setting.ratio])).isel(sample_ratio=0, drop=True)
 
     def curve(self, problem: Problem, alphas: Any):
         """The same at many sample ratios in one go, along a dimension ``sample_ratio``."""
         alphas = positive_list("BayesOptimal.curve", "alphas", alphas, strict=True)
-        prior, channel = problem.teacher.prior, problem.channel  # type: ignore[attr-defined]
-        states = bayes_states(curve(prior, channel), alphas)
-        return self._dataset(problem, alphas, states)
+        return self._dataset(problem, self.setting(at_ratio(problem, alphas[0]), Asked("BayesOptimal")), alphas)
 
-    def _dataset(self, problem: Problem, alphas: np.ndarray, states: list[State]):
+    def _dataset(self, problem: Problem, setting: GLM, alphas: np.ndarray):
+        states: list[FixedPoint] = bayes_states(curve(setting.prior, setting.channel), alphas)
         A, m, V, f = (np.array([getattr(s, x) for s in states]) for x in ("A", "m", "V", "free_entropy"))
         mse, error = label_errors(problem.channel, m, V)
         along = ("sample_ratio",)

@@ -27,7 +27,7 @@ from limitlab.problems.priors import AbstractPrior
 __all__ = [
     "Curve",
     "Points",
-    "State",
+    "FixedPoint",
     "amp_state",
     "bayes_states",
     "curve",
@@ -56,7 +56,7 @@ class Points(NamedTuple):
         return self.prior_part + self.alpha * self.phi_out
 
 
-class State(NamedTuple):
+class FixedPoint(NamedTuple):
     """One fixed point at one sample ratio; ``kind`` is "zero" (nothing learned), "partial" or "perfect"."""
 
     A: float
@@ -215,22 +215,21 @@ def _refine(line: Curve, low, high, alpha_low, alpha_high, target) -> Points:
     return illinois(at, (np.log(low), np.log(high)), (np.log(alpha_low / target), np.log(alpha_high / target)))[1]
 
 
-def stable_states(line: Curve, alphas: np.ndarray) -> list[list[State]]:
+def stable_states(line: Curve, alphas: np.ndarray) -> list[list[FixedPoint]]:
     """Every stable fixed point at each sample ratio, from the least informed to perfect recovery."""
     alphas = np.atleast_1d(np.asarray(alphas, float))
     brackets = crossings(line, alphas)
     flat = [(*bracket, alpha) for alpha, found in zip(alphas, brackets, strict=True) for bracket in found]
-    solved = _refine(line, *(np.array(x) for x in zip(*flat, strict=True))) if flat else None
+    at = _refine(line, *(np.array(x) for x in zip(*flat, strict=True))) if flat else None
+    solved = [] if at is None else list(zip(at.A, at.m, at.V, at.prior_part, at.phi_out, strict=True))
     out, k = [], 0
     for alpha, found in zip(alphas, brackets, strict=True):
         states = []
         if line.channel.even and alpha <= line.weak_recovery:
-            states.append(State(0.0, 0.0, float(line.prior.second_moment), alpha * line.zero_phi, "zero"))
-        for _ in found:
-            assert solved is not None
-            f = solved.prior_part[k] + alpha * solved.phi_out[k]
-            states.append(State(solved.A[k], solved.m[k], solved.V[k], f, "partial"))
-            k += 1
+            states.append(FixedPoint(0.0, 0.0, float(line.prior.second_moment), alpha * line.zero_phi, "zero"))
+        for A, m, V, prior_part, phi_out in solved[k : k + len(found)]:
+            states.append(FixedPoint(A, m, V, prior_part + alpha * phi_out, "partial"))
+        k += len(found)
         if alpha > line.perfect_from or (not states and alpha > line.at.alpha[-1]):
             if not (line.channel.noiseless_rate > 0 or line.prior.dimension == 0):
                 raise ConvergenceError(
@@ -238,18 +237,18 @@ def stable_states(line: Curve, alphas: np.ndarray) -> list[list[State]]:
                     f"and {line.channel} ends at {line.at.alpha[-1]:.3g}. Use a smaller sample ratio."
                 )
             f = np.inf if line.channel.noiseless_rate > 0 else alpha * line.perfect_phi - line.prior.entropy
-            states.append(State(np.inf, float(line.prior.second_moment), 0.0, f, "perfect"))
+            states.append(FixedPoint(np.inf, float(line.prior.second_moment), 0.0, f, "perfect"))
         if not states:  # alpha_WR itself, to rounding
-            states.append(State(0.0, 0.0, float(line.prior.second_moment), alpha * line.zero_phi, "zero"))
+            states.append(FixedPoint(0.0, 0.0, float(line.prior.second_moment), alpha * line.zero_phi, "zero"))
         out.append(states)
     return out
 
 
-def amp_state(states: list[State]) -> State:
+def amp_state(states: list[FixedPoint]) -> FixedPoint:
     """Where message passing ends when it starts from nothing."""
     return states[0]
 
 
-def bayes_states(line: Curve, alphas: np.ndarray) -> list[State]:
+def bayes_states(line: Curve, alphas: np.ndarray) -> list[FixedPoint]:
     """The fixed point of largest free entropy: what the best estimator reaches."""
     return [max(states, key=lambda s: s.free_entropy) for states in stable_states(line, alphas)]

@@ -1,6 +1,6 @@
 r"""State evolution: approximate message passing as d goes to infinity, iteration by iteration."""
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -8,18 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.algorithms.requirements import check_single_index
-from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.algorithms.settings.fixed_data import GLM
+from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
-from limitlab.macro.bayes.fixed_points import V_FLOOR, State, curve, stable_states
+from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable_states
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.channels.base import teacher_given_student
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
-from limitlab.problems.starts import InformedStart, RandomStart
+from limitlab.problems.starts.base import AbstractStart, Order
 from limitlab.results.schema import dataset
 
 __all__ = ["Order", "StateEvolution", "evolve", "matched_step", "mismatched_step"]
@@ -31,14 +32,6 @@ PERFECT = 1e-12  # of V: recovery is perfect
 MAX_ITERATIONS = 5000
 STUCK = "m = 0 is a fixed point of an even channel; start='weak' leaves it where that is possible"
 STUCK_AT_RANDOM = ", d=1000 gives a random start the overlap that it has at that size"
-
-
-class Order(NamedTuple):
-    """Overlap m = a.w*/d, squared norm q = a.a/d and believed variance V of the estimate."""
-
-    m: jax.Array
-    q: jax.Array
-    V: jax.Array
 
 
 def matched_step(prior: AbstractPrior, channel: AbstractChannel, alpha: jax.Array, now: Order) -> Order:
@@ -136,7 +129,7 @@ class StateEvolution(AbstractLimit):
 
     reference: ClassVar[str] = "rangan2011generalized"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
-    in_time: ClassVar[bool] = False
+    axis: ClassVar[str] = "iteration"
 
     def __check_init__(self):
         if isinstance(self.start, str):
@@ -152,54 +145,36 @@ class StateEvolution(AbstractLimit):
         if self.d is not None:
             check_number("StateEvolution", "d", self.d, low=1, remedy="It is the dimension of a random start.")
 
-    def check(self, problem: Problem) -> None:
-        check_single_index("StateEvolution", problem)
-        rule = problem.algorithm
-        if rule is not None and not isinstance(rule, GAMP):
-            raise LimitUndefinedError(
-                f"StateEvolution describes message passing (Problem.algorithm=GAMP() or none); got {rule}. See "
-                "limits(problem) for the limit of this rule."
-            )
-        if isinstance(rule, GAMP) and float(rule.damping) > 0:
-            raise LimitUndefinedError(
-                f"StateEvolution follows undamped iterations; got damping={float(rule.damping):g}. A damped run has "
-                "the same fixed point but other iterations: use GAMP(damping=0), or BayesOptimal() for the fixed point."
-            )
-        own = problem.start
-        if self.start == "uninformed" and not (own is None or isinstance(own, (InformedStart, RandomStart))):
-            raise LimitUndefinedError(
-                f"StateEvolution starts from InformedStart, RandomStart or nothing; got {own}. The overlap of this "
-                "start depends on the data: give a number, StateEvolution(start=0.3), or start='weak'."
-            )
+    def setting(self, problem: Problem, asked: Asked) -> "MessagePassing":
+        return MessagePassing.of(problem, asked, own_start=self.start == "uninformed")
 
-    def begin(self, problem: Problem) -> Order:
+    def begin(self, setting: "MessagePassing") -> Order:
         """Where the iteration starts."""
-        rho = float(problem.teacher.prior.second_moment)  # type: ignore[attr-defined]
-        own, share = problem.start, self.start
+        rho, share = setting.glm.rho, self.start
         if share == "uninformed":
-            if isinstance(own, RandomStart):
-                q = float(own.scale) ** 2
-                m = 0.0 if self.d is None else np.sqrt(q * rho / float(self.d))
-                return Order(*(jnp.asarray(x) for x in (m, q, rho)))
-            share = float(own.overlap) if isinstance(own, InformedStart) else 0.0
-            if share < 0:
-                raise InputError(f"StateEvolution needs InformedStart.overlap = m/rho in [0, 1]; got {share:g}.")
-        share = {"weak": WEAK, "informed": INFORMED}.get(share, share)  # type: ignore[arg-type]
-        rest = 1e-9 if share == INFORMED else 1 - float(share)
-        return Order(*(jnp.asarray(x) for x in (share * rho, share * rho, max(rest * rho, V_FLOOR))))
+            own = Order(0.0, 0.0, rho) if setting.start is None else setting.start.order(rho, self.d)
+            if float(own.m) < 0:
+                raise InputError(
+                    f"StateEvolution needs InformedStart.overlap = m/rho in [0, 1]; got {float(own.m) / rho:g}."
+                )
+        else:
+            share = {"weak": WEAK, "informed": INFORMED}.get(str(share), share)
+            rest = 1e-9 if share == INFORMED else 1 - float(share)
+            own = Order(float(share) * rho, float(share) * rho, rest * rho)
+        return Order(*(jnp.asarray(x) for x in (own.m, own.q, max(own.V, V_FLOOR))))
 
-    def solve(self, problem: Problem, times: np.ndarray | None = None):
-        prior, channel, alpha = problem.teacher.prior, problem.channel, float(problem.sample_ratio)  # type: ignore
-        rho = float(prior.second_moment)
-        start = self.begin(problem)
+    def solve(self, setting: "MessagePassing", times: np.ndarray | None = None):
+        problem, prior, channel, alpha = setting.glm.problem, setting.glm.prior, setting.glm.channel, setting.glm.ratio
+        rho = setting.glm.rho
+        start = self.begin(setting)
         matched = bool(start.q == start.m)
-        rule = problem.algorithm
-        count = self.iterations or (rule.iterations if isinstance(rule, GAMP) else 50)
+        count = self.iterations or setting.iterations
         parts = traced(prior), traced(channel)
         path = evolve(*parts, jnp.asarray(alpha), start, count, matched)
-        end, status, attrs = self._fixed(problem, start, matched, rho)
+        end, status, attrs = _fixed(setting.glm, start, matched)
         if channel.even and float(start.m) == 0:
-            attrs["note"] = STUCK + (STUCK_AT_RANDOM if isinstance(problem.start, RandomStart) else "")
+            at_random = setting.start is not None and setting.start.alone and setting.start.random
+            attrs["note"] = STUCK + (STUCK_AT_RANDOM if at_random else "")
         both = jax.tree.map(lambda a, b: jnp.append(a, b), path, end)
         if matched:  # V down to the floor that simulations have as well; the fixed point as it is
             seen = both.V.at[:-1].max(PERFECT * rho)
@@ -223,23 +198,51 @@ class StateEvolution(AbstractLimit):
         }
         return dataset(problem, variables, method="StateEvolution", reference=self.reference, attrs=attrs)
 
-    def _fixed(self, problem: Problem, start: Order, matched: bool, rho: float) -> tuple[Order, str, dict]:
-        prior, channel, alpha = problem.teacher.prior, problem.channel, float(problem.sample_ratio)  # type: ignore
-        if matched:
-            line = curve(prior, channel)
-            state = _reached(line, alpha, float(start.m))
-            end = Order(*(jnp.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR))))
-            return end, "ok", {}
-        end, count, change = _settle(traced(prior), traced(channel), jnp.asarray(alpha), start, 1e-10)
-        done = float(change) <= 1e-10
-        return end, "ok" if done else "not_converged", {"iterations": int(count), "change": float(change)}
+
+class MessagePassing(eqx.Module):
+    """Undamped message passing on a generalised linear model."""
+
+    glm: GLM
+    start: AbstractStart | None
+    iterations: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked, own_start: bool) -> Self:
+        glm = GLM.of(problem, asked)
+        rule = GAMP() if problem.algorithm is None else problem.algorithm
+        if not isinstance(rule, GAMP):
+            raise asked.error(
+                f"{asked.by} describes message passing (Problem.algorithm=GAMP() or none); got {rule}. See "
+                "limits(problem) for the limit of this rule."
+            )
+        if float(rule.damping) > 0:
+            raise asked.error(
+                f"{asked.by} follows undamped iterations; got damping={float(rule.damping):g}. A damped run has "
+                "the same fixed point but other iterations: use GAMP(damping=0), or BayesOptimal() for the fixed point."
+            )
+        if own_start and not (problem.start is None or problem.start.alone):
+            raise asked.error(
+                f"{asked.by} starts from InformedStart, RandomStart or nothing; got {problem.start}. The overlap of "
+                "this start depends on the data: give a number, StateEvolution(start=0.3), or start='weak'."
+            )
+        return cls(glm, problem.start, rule.iterations)
 
 
-def _reached(line, alpha: float, m: float) -> State:
+def _fixed(glm: GLM, start: Order, matched: bool) -> tuple[Order, str, dict]:
+    """Where the iteration ends, how, and what there is to say about it."""
+    if matched:
+        state = _reached(curve(glm.prior, glm.channel), glm.ratio, float(start.m))
+        return Order(*(jnp.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR)))), "ok", {}
+    end, count, change = _settle(traced(glm.prior), traced(glm.channel), jnp.asarray(glm.ratio), start, 1e-10)
+    done = float(change) <= 1e-10
+    return end, "ok" if done else "not_converged", {"iterations": int(count), "change": float(change)}
+
+
+def _reached(line, alpha: float, m: float) -> FixedPoint:
     """The stable fixed point that a monotone iteration from overlap m goes to."""
     rho = float(line.prior.second_moment)
     if line.channel.even and m == 0:
-        return State(0.0, 0.0, rho, alpha * line.zero_phi, "zero")
+        return FixedPoint(0.0, 0.0, rho, alpha * line.zero_phi, "zero")
     states = stable_states(line, np.array([alpha]))[0]
     # The map rises at m if alpha(A) < alpha there, A being the signal whose overlap is m.
     at = line.at

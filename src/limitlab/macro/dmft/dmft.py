@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.descent_requirements import check_descent, start_overlaps
-from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
+from limitlab.algorithms.descent.curvature import warn_if_unstable
+from limitlab.algorithms.settings.fixed_data import Descent
+from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.dmft.paths import draw_sample
 from limitlab.macro.dmft.report import report
 from limitlab.macro.dmft.rows import Kernels, Model, Scheme
 from limitlab.macro.dmft.solve import Batch, block_length, bytes_needed, continue_batch, first_batch, iterate_batch
 from limitlab.macro.dmft.state import DMFTState
 from limitlab.macro.limit import AbstractLimit
-from limitlab.micro.descent_steps import warn_if_unstable
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_times, whole_steps
 from limitlab.numerics.machine import check_memory
 from limitlab.numerics.trees import traced
-from limitlab.problems.losses import PhaseRetrievalLoss
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.spec import spec_hash
 
@@ -109,23 +109,24 @@ class DMFT(AbstractLimit):
                 "True. Use scheme='causal'."
             )
 
-    def check(self, problem: Problem) -> None:
-        check_descent("DMFT", problem)
-        if not problem.loss.smooth and not self._identity:  # type: ignore[union-attr]
-            raise LimitUndefinedError(
-                f"DMFT needs scheme='causal' with identity=True for a loss with kinks; got {problem.loss} with "
-                f"scheme={self.scheme!r}, identity={self.identity}. Leave both out, or use a smooth loss such as "
-                "SquaredHingeLoss()."
+    def setting(self, problem: Problem, asked: Asked) -> Descent:
+        setting = Descent.of(problem, asked)
+        if not setting.loss.smooth and not self._identity:
+            asked.refuse(
+                "scheme='causal' with identity=True for a loss with kinks",
+                f"{setting.loss} with scheme={self.scheme!r}, identity={self.identity}",
+                "Leave both out, or use a smooth loss such as SquaredHingeLoss().",
             )
+        return setting
 
-    def solve(self, problem: Problem, times: np.ndarray) -> "xr.Dataset":
-        steps = self._prepare(problem, times, kept=1)
+    def solve(self, setting: Descent, times: np.ndarray) -> "xr.Dataset":
+        steps = self._prepare(setting, times, kept=1)
         solved, notes = [], []
         for index in range(self.batches):
-            kernels, note = self._kernels(problem, index, int(steps[-1]))
+            kernels, note = self._kernels(setting, index, int(steps[-1]))
             solved.append(kernels)
             notes.append(note)
-        return self._report(problem, times, steps, solved, notes)
+        return self._report(setting, times, steps, solved, notes)
 
     def run(self, problem: Problem, times) -> "tuple[xr.Dataset, DMFTState]":
         """Like `predict`, and the state to go on from; it holds the paths of all batches."""
@@ -137,21 +138,21 @@ class DMFT(AbstractLimit):
         return self._continue(problem, times, state)
 
     def _continue(self, problem: Problem, times, state: DMFTState | None):
-        self.check(problem)
+        setting = self.setting(problem, Asked("DMFT"))
         if self.scheme != "causal":
             raise InputError("DMFT.run and resume need scheme='causal': iteration has no state. Use predict.")
         times = check_times(times)
-        steps = self._prepare(problem, times, kept=self.batches)
-        model, batches = self._model(problem), []
+        steps = self._prepare(setting, times, kept=self.batches)
+        model, batches = self._model(setting), []
         for index in range(self.batches):
-            batch = self._begin(problem, index, int(steps[-1])) if state is None else state.batches[index]
+            batch = self._begin(setting, index, int(steps[-1])) if state is None else state.batches[index]
             batches.append(continue_batch(model, batch, self._key(index), int(steps[-1])))
-        data = self._report(problem, times, steps, [batch.kernels for batch in batches], [{}] * self.batches)
+        data = self._report(setting, times, steps, [batch.kernels for batch in batches], [{}] * self.batches)
         return data, DMFTState(tuple(batches), spec_hash(problem), self._settings())
 
-    def _prepare(self, problem: Problem, times: np.ndarray, kept: int) -> np.ndarray:
+    def _prepare(self, setting: Descent, times: np.ndarray, kept: int) -> np.ndarray:
         """The steps of the asked times, after a word on memory and on the step size."""
-        steps = whole_steps(times, problem.algorithm.clock(problem, 1.0))  # type: ignore[union-attr]
+        steps = whole_steps(times, float(setting.rule.learning_rate))
         needed = kept * self._bytes(int(steps[-1]))
         check_memory(
             needed,
@@ -159,14 +160,14 @@ class DMFT(AbstractLimit):
             "batches, a shorter time, or a larger learning_rate.",
             by="DMFT",
         )
-        self._warn(problem, unstable=warn_if_unstable("DMFT", problem))
+        self._warn(setting, unstable=warn_if_unstable("DMFT", setting, stacklevel=5))
         return steps
 
-    def _warn(self, problem: Problem, unstable: bool) -> None:
+    def _warn(self, setting: Descent, unstable: bool) -> None:
         """Two ways in which finitely many trajectories are worse than the theory they stand for."""
-        rule, loss, ratio = problem.need("algorithm", "loss", "sample_ratio", by="DMFT")
-        m, blur = abs(start_overlaps(problem, self.d)[0]), float(np.sqrt(ratio / self.trajectories))
-        if problem.channel.even and 0 < m < BLURRED * blur:
+        rule, ratio = setting.rule, setting.ratio
+        m, blur = abs(self._start(setting)[0]), float(np.sqrt(ratio / self.trajectories))
+        if setting.channel.even and 0 < m < BLURRED * blur:
             warnings.warn(
                 f"DMFT: the overlap {m:.2g} of the start is not well above what {self.trajectories} trajectories "
                 f"resolve (about {blur:.2g}): how it grows from there is Monte-Carlo noise. Use trajectories="
@@ -175,8 +176,8 @@ class DMFT(AbstractLimit):
                 stacklevel=5,
             )
         longest = 4 * np.log(self.trajectories)  # the largest h^2 among draws of variance 2
-        reach = float(rule.learning_rate) * float(rule.factor) * 4 * float(getattr(loss, "prefactor", 0.0)) * longest
-        if isinstance(loss, PhaseRetrievalLoss) and reach > OVERSHOOTS and not unstable:
+        reach = float(rule.learning_rate) * float(rule.factor) * float(setting.loss.quartic) * longest
+        if reach > OVERSHOOTS and not unstable:
             warnings.warn(
                 f"DMFT: at learning_rate={float(rule.learning_rate):g} steps of rare trajectories with a large field "
                 f"overshoot, and may carry a batch away (simulations bear more). Use a learning_rate below "
@@ -188,8 +189,8 @@ class DMFT(AbstractLimit):
     def _bytes(self, steps: int) -> int:
         return bytes_needed(self.trajectories, self.probes, steps, block_length(steps), self.scheme == "iterated")
 
-    def _kernels(self, problem: Problem, index: int, last: int) -> tuple[Kernels, dict]:
-        model, key, batch = self._model(problem), self._key(index), self._begin(problem, index, last)
+    def _kernels(self, setting: Descent, index: int, last: int) -> tuple[Kernels, dict]:
+        model, key, batch = self._model(setting), self._key(index), self._begin(setting, index, last)
         if self.scheme == "causal":
             return continue_batch(model, batch, key, last).kernels, {}
         kernels, count, change = iterate_batch(model, batch, key, last, self.tolerance, self.iterations)
@@ -199,21 +200,24 @@ class DMFT(AbstractLimit):
     def _identity(self) -> bool:
         return self.scheme == "causal" if self.identity is None else bool(self.identity)
 
-    def _scheme(self, problem: Problem) -> Scheme:
-        return Scheme(self.probes, self._identity, RIDGE if problem.loss.smooth else KINK_RIDGE)  # type: ignore[union-attr]
+    def _scheme(self, setting: Descent) -> Scheme:
+        return Scheme(self.probes, self._identity, RIDGE if setting.loss.smooth else KINK_RIDGE)
 
-    def _model(self, problem: Problem) -> Model:
-        rule, loss, ratio = problem.need("algorithm", "loss", "sample_ratio", by="DMFT")
-        rho = float(problem.teacher.prior.second_moment)  # type: ignore[union-attr]
-        scheme, even = self._scheme(problem), bool(problem.channel.even)
-        return Model(*traced((rule, loss)), jnp.asarray(float(ratio)), jnp.asarray(rho), scheme, even)
+    def _model(self, setting: Descent) -> Model:
+        rule, loss = traced((setting.rule, setting.loss))
+        alpha, rho = jnp.asarray(setting.ratio), jnp.asarray(setting.rho)
+        return Model(rule, loss, alpha, rho, self._scheme(setting), bool(setting.channel.even))
 
-    def _begin(self, problem: Problem, index: int, last: int) -> Batch:
-        model, key = self._model(problem), self._key(index)
+    def _start(self, setting: Descent) -> tuple[float, float]:
+        """m and q at time 0."""
+        return setting.start.direction_overlaps(setting.rho, setting.rule.spherical, self.d)
+
+    def _begin(self, setting: Descent, index: int, last: int) -> Batch:
+        model, key = self._model(setting), self._key(index)
         rho = float(model.rho)
-        m, q = start_overlaps(problem, self.d)
+        m, q = self._start(setting)
         sample = draw_sample(
-            problem.channel, self.trajectories, rho, max(q - m * m / rho, 0.0), key, (self.seed, index)
+            setting.channel, self.trajectories, rho, max(q - m * m / rho, 0.0), key, (self.seed, index)
         )
         return first_batch(model, sample, m, q, key, block_length(last))
 
@@ -224,7 +228,7 @@ class DMFT(AbstractLimit):
         names = ("trajectories", "batches", "probes", "seed", "d")
         return json.dumps({name: getattr(self, name) for name in names} | {"identity": self._identity})
 
-    def _report(self, problem: Problem, times, steps, solved: list[Kernels], notes: list[dict]) -> "xr.Dataset":
+    def _report(self, setting: Descent, times, steps, solved: list[Kernels], notes: list[dict]) -> "xr.Dataset":
         attrs = {
             "trajectories": self.trajectories,
             "scheme": self.scheme,
@@ -233,4 +237,4 @@ class DMFT(AbstractLimit):
         }
         attrs |= {name: [note[name] for note in notes] for name in notes[0]}
         settled = [note.get("change", 0.0) <= self.tolerance for note in notes]
-        return report(problem, times, steps, solved, settled, self.reference, attrs)
+        return report(setting, times, steps, solved, settled, self.reference, attrs)

@@ -113,7 +113,7 @@ def move(model: Model, k: Kernels, past, now: Block, front: Front, key, slope, t
     if xi is None:
         xi = _combination(k.noise[t], [block.Z for block in blocks], t)
     h = a * front.h - e * (now.g[at] + _combination(K, [block.h for block in blocks], t) + xi)
-    if not (isinstance(rule.heat, float) and rule.heat == 0.0):
+    if rule.heat is not None:
         heat = jax.random.normal(_key(key, HEAT, t), h.shape)
         h = h + e / rule.learning_rate * jnp.sqrt(2 * rule.heat * rule.learning_rate) * heat
     kick = jnp.tile(slope, model.scheme.probes) * (front.V + now.signs[at])

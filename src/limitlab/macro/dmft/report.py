@@ -1,14 +1,12 @@
 """Kernels as a Dataset of the schema."""
 
-from typing import Any
-
 import numpy as np
 
+from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.macro.dmft.rows import Kernels
-from limitlab.micro.descent import second_times
 from limitlab.problems.population import population_risk
-from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.states.request import second_times
 
 __all__ = ["report"]
 
@@ -18,11 +16,10 @@ STUCK = (
 
 
 def report(
-    problem: Problem, times, steps: np.ndarray, solved: list[Kernels], settled: list[bool], reference: str, attrs: dict
+    setting: Descent, times, steps: np.ndarray, solved: list[Kernels], settled: list[bool], reference: str, attrs: dict
 ):
     """The asked steps of all batches; NaN after a batch diverged."""
-    rule: Any = problem.algorithm
-    eta, rho = float(rule.learning_rate), float(problem.teacher.prior.second_moment)  # type: ignore[union-attr]
+    eta, rho = float(setting.rule.learning_rate), setting.rho
     grid = second_times(times)
     seen = [_at(k, steps, steps[grid], eta, rho) for k in solved]
     alive, died = (np.array([np.asarray(getattr(k, name)) for k in solved]) for name in ("alive", "died"))
@@ -32,13 +29,13 @@ def report(
     for name, array in values.items():
         lost = gone if array.ndim == 2 else gone[:, :, None] | gone[grid].T[None]
         values[name] = np.where(lost, np.nan, array)
-    values["risk"] = population_risk(problem.channel, problem.loss, values["m"], values["q"], rho)  # type: ignore[arg-type]
+    values["risk"] = population_risk(setting.channel, setting.loss, values["m"], values["q"], rho)
     before = [float(np.max(np.abs(np.asarray(k.before)[: steps[-1] + 1]), initial=0.0)) for k in solved]
-    stuck = problem.channel.even and float(solved[0].m[0]) == 0
+    stuck = setting.channel.even and float(solved[0].m[0]) == 0
     status = np.where(alive, np.where(settled, "ok", "not_converged"), "diverged")
     run = ("time", "replica")
     return dataset(
-        problem,
+        setting.problem,
         {name: (run if array.ndim == 2 else (*run, "time_2"), array) for name, array in values.items()}
         | {"status": ("replica", status), "end_time": ("replica", np.where(alive, times[-1], died * eta))},
         {"time": times, "time_2": times[grid], "step": ("time", steps)},

@@ -158,7 +158,8 @@ def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
 
 def _step_sizes(rule: AbstractDescent, rho, m, mu, Cz, q, Q):
     """a, e and the size of the thermal noise of one step; on the sphere, a from the exact norm."""
-    eta, heat = rule.learning_rate, 2 * rule.heat * rule.learning_rate
+    eta = rule.learning_rate
+    heat = 0.0 if rule.heat is None else 2 * rule.heat * eta
     if not rule.spherical:
         return 1 - eta * rule.penalty, eta, jnp.sqrt(heat)
     var = Cz - 2 * eta * q + jnp.square(eta) * Q + heat

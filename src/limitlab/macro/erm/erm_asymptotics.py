@@ -2,13 +2,13 @@
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.erm_requirements import check_erm
+from limitlab.algorithms.settings.fixed_data import ConvexFit, at_ratio
 from limitlab.errors import ConvergenceError, LimitUndefinedError
 from limitlab.macro.bayes.bayes_optimal import positive_list
 from limitlab.macro.erm.equations import TOLERANCE, solve_lanes
@@ -16,7 +16,7 @@ from limitlab.macro.erm.ridge import ridge_lanes
 from limitlab.macro.erm.separability import separability_ratio
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.trees import traced
-from limitlab.problems.losses import AbstractConvexLoss
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
@@ -43,24 +43,23 @@ class ERMAsymptotics(AbstractLimit):
     Square loss is in closed form; without penalty and with alpha < 1 it is the least-norm interpolator.
     """
 
-    in_time: ClassVar[bool] = False
+    axis: ClassVar[str] = ""
     reference: ClassVar[str] = "aubin2020generalization"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
 
-    def check(self, problem: Problem) -> None:
-        check_erm("ERMAsymptotics", problem)
+    def setting(self, problem: Problem, asked: Asked) -> ConvexFit:
+        return ConvexFit.of(problem, asked)
 
-    def solve(self, problem: Problem, times: Any = None) -> "xr.Dataset":
+    def solve(self, setting: ConvexFit, times: Any = None) -> "xr.Dataset":
         """The fixed point; there is no time. Raises if the minimiser does not exist or was not found."""
-        self.check(problem)
-        alpha, penalty = float(problem.sample_ratio), float(problem.algorithm.penalty)  # type: ignore
-        values, status, words = solve_erm(problem, np.array([alpha]), np.array([penalty]))
+        values, status, words = solve_erm(setting, np.array([setting.ratio]), np.array([setting.penalty]))
         if status[0] == "undefined":
             raise LimitUndefinedError(f"ERMAsymptotics: {words[0]}")
         if status[0] != "ok":
             last = {name: float(value[0]) for name, value in values.items()}
             raise ConvergenceError(f"ERMAsymptotics: {words[0]}", last)
-        return self._dataset(problem, {name: ((), value[0]) for name, value in values.items()}, ((), "ok"), {}, words)
+        numbers = {name: ((), value[0]) for name, value in values.items()}
+        return self._dataset(setting.problem, numbers, ((), "ok"), {}, words)
 
     def curve(self, problem: Problem, alphas: Any, penalties: Any = None) -> "xr.Dataset":
         """The fixed points at many sample ratios (and penalties) in one compiled call.
@@ -71,13 +70,13 @@ class ERMAsymptotics(AbstractLimit):
         grids = {"sample_ratio": positive_list("ERMAsymptotics.curve", "alphas", alphas, strict=True)}
         if penalties is not None:
             grids["algorithm.penalty"] = positive_list("ERMAsymptotics.curve", "penalties", penalties, strict=False)
-        check_erm("ERMAsymptotics", problem, ratio=False)
+        setting = self.setting(at_ratio(problem, grids["sample_ratio"][0]), Asked("ERMAsymptotics"))
         shape = tuple(map(len, grids.values()))
         alpha, penalty = np.broadcast_arrays(
             grids["sample_ratio"].reshape(-1, *(1,) * (len(shape) - 1)),
-            grids.get("algorithm.penalty", np.array(float(problem.algorithm.penalty))),  # type: ignore
+            grids.get("algorithm.penalty", np.array(setting.penalty)),
         )
-        values, status, words = solve_erm(problem, alpha.ravel(), penalty.ravel())
+        values, status, words = solve_erm(setting, alpha.ravel(), penalty.ravel())
         dims = tuple(grids)
         variables = {name: (dims, value.reshape(shape)) for name, value in values.items()}
         return self._dataset(problem, variables, (dims, np.asarray(status).reshape(shape)), grids, words)
@@ -94,12 +93,11 @@ class ERMAsymptotics(AbstractLimit):
         )
 
 
-def solve_erm(problem: Problem, alpha: np.ndarray, penalty: np.ndarray):
-    """Values by name, status and words, for pairs of sample ratio and penalty (the problem's own are not used)."""
-    channel, loss = problem.channel, cast(AbstractConvexLoss, problem.loss)
-    rho = float(problem.teacher.prior.second_moment)  # type: ignore[attr-defined]
+def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
+    """Values by name, status and words, for pairs of sample ratio and penalty (the setting's own are not used)."""
+    channel, loss, rho = setting.channel, setting.loss, setting.rho
     separable = functools.cache(lambda: separability_ratio(channel, rho))  # asked for only where it matters
-    words = [_missing(problem, a, l, separable) for a, l in zip(alpha.tolist(), penalty.tolist(), strict=True)]
+    words = [_missing(setting, a, l, separable) for a, l in zip(alpha.tolist(), penalty.tolist(), strict=True)]
     if loss.quadratic:
         values, bad = ridge_lanes(channel, alpha, penalty, rho)
         for k in np.nonzero(bad)[0]:
@@ -127,9 +125,9 @@ def solve_erm(problem: Problem, alpha: np.ndarray, penalty: np.ndarray):
     return values, status, words
 
 
-def _missing(problem: Problem, alpha: float, penalty: float, separable: Callable[[], float]) -> str:
+def _missing(setting: ConvexFit, alpha: float, penalty: float, separable: Callable[[], float]) -> str:
     """Why there is no single minimiser at this point, in words; "" if there is one."""
-    loss: Any = problem.loss
+    loss, channel = setting.loss, setting.channel
     if loss.quadratic or (penalty > 0 and not loss.hard):
         return ""
     if loss.of == "residual":
@@ -138,7 +136,7 @@ def _missing(problem: Problem, alpha: float, penalty: float, separable: Callable
                 f"without penalty and with sample_ratio = {alpha:g} <= 1 infinitely many weights fit all labels. Use a "
                 "penalty > 0, or SquareLoss() for the least-norm one."
             )
-        if problem.channel.noiseless_rate == 1.0 and not problem.channel.even:
+        if channel.noiseless_rate == 1.0 and not channel.even:
             return "without noise or penalty the teacher itself is the minimiser (m = q = rho). Use a penalty > 0."
         return ""
     threshold = separable()

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, ClassVar
 import equinox as eqx
 import numpy as np
 
-from limitlab.algorithms.wide_requirements import check_wide, loss_prefactor, wide_clock
+from limitlab.algorithms.data import sample_count
+from limitlab.algorithms.descent.wide import descend, draw_instance, start_factor, warn_if_unstable
+from limitlab.algorithms.settings.fixed_data import WideDescent
 from limitlab.errors import InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.wide.factor_flow import FactorFlow
-from limitlab.micro.glm_data import check_glm
-from limitlab.micro.wide_data import Instance, draw_instance, look, start_factor, wide_dataset
-from limitlab.micro.wide_descent import NOTHING, descend, warn_if_unstable
 from limitlab.numerics.checks import check_choice, check_integer, check_number, whole_steps
 from limitlab.numerics.machine import check_memory, one_thread
 from limitlab.numerics.ode.integrate import Followed, follow
+from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.results.schema import dataset
+from limitlab.states.matrix import NOTHING, Instance, look, matrix_attrs, matrix_variables
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -90,29 +92,31 @@ class MatrixFlow(AbstractLimit):
                 f"MatrixFlow.width must be a whole number >= 1, math.inf, or None for the student's; got {width!r}."
             )
 
-    def check(self, problem: Problem) -> None:
-        check_wide("MatrixFlow", problem)
+    def setting(self, problem: Problem, asked: Asked) -> WideDescent:
+        return WideDescent.of(problem, asked)
 
-    def start(self, problem: Problem, replica: int) -> tuple[Instance, np.ndarray]:
+    def start(self, setting: WideDescent, replica: int) -> tuple[Instance, np.ndarray]:
         """Data set of a replica, and V (d, min(m, d)) with A(0) = V V^T."""
-        width = problem.student.width if self.width is None else self.width  # type: ignore[union-attr]
-        instance = draw_instance("MatrixFlow", problem, self.d, self.seed, replica)
-        return instance, start_factor(problem, self.d, self.seed, replica, width)
+        instance = draw_instance("MatrixFlow", setting, self.d, self.seed, replica)
+        return instance, start_factor(setting, self.d, self.seed, replica, self._width(setting))
 
-    def solve(self, problem: Problem, times: np.ndarray) -> "xr.Dataset":
-        n = check_glm("MatrixFlow", problem, self.d)
+    def _width(self, setting: WideDescent) -> float:
+        return setting.width if self.width is None else self.width
+
+    def solve(self, setting: WideDescent, times: np.ndarray) -> "xr.Dataset":
+        n = sample_count("MatrixFlow", setting.ratio, self.d)
         check_memory(8 * COPIES * n**2, f"It solves for n = {n} unknowns at each step. Use a smaller d.", "MatrixFlow")
-        width = problem.student.width if self.width is None else self.width  # type: ignore[union-attr]
+        width = self._width(setting)
         run = self._descent if self.scheme == "descent" else self._flow
-        seen, status, end, steps = zip(*(run(problem, times, r) for r in range(self.replicas)), strict=True)
-        return wide_dataset(
-            problem,
-            times,
-            list(seen),
-            list(status),
-            list(end),
+        seen, status, end, steps = zip(*(run(setting, times, r) for r in range(self.replicas)), strict=True)
+        return dataset(
+            setting.problem,
+            matrix_variables(times, list(seen), list(status), list(end)),
+            {"time": times},
             method=f"MatrixFlow ({self.scheme})",
+            reference=self.reference,
             attrs={
+                **matrix_attrs(setting.kappa),
                 "d": self.d,
                 "n": n,
                 "seed": self.seed,
@@ -122,20 +126,19 @@ class MatrixFlow(AbstractLimit):
             },
         )
 
-    def _flow(self, problem: Problem, times: np.ndarray, replica: int):
-        instance, V = self.start(problem, replica)
-        kappa = loss_prefactor(problem)
+    def _flow(self, setting: WideDescent, times: np.ndarray, replica: int):
+        instance, V = self.start(setting, replica)
+        kappa = setting.kappa
         run = flow(instance, V, 4 * kappa * times, self.rtol)
         seen = [NOTHING if state is None else look(instance, state, kappa) for state in run.states]
         return seen, run.status, run.end / (4 * kappa), run.steps
 
-    def _descent(self, problem: Problem, times: np.ndarray, replica: int):
-        instance, V = self.start(problem, replica)
+    def _descent(self, setting: WideDescent, times: np.ndarray, replica: int):
+        instance, V = self.start(setting, replica)
         if replica == 0:
-            warn_if_unstable("MatrixFlow", problem, instance)
-        clock = wide_clock(problem)
-        run = descend(problem, instance, V, whole_steps(times, clock))
-        return run.seen, run.status, times[-1] if run.status == "ok" else run.end * clock, run.end
+            warn_if_unstable("MatrixFlow", setting, instance)
+        run = descend(setting, instance, V, whole_steps(times, setting.clock))
+        return run.seen, run.status, times[-1] if run.status == "ok" else run.end * setting.clock, run.end
 
 
 def _is_width(width: object) -> bool:

@@ -86,6 +86,19 @@ class AbstractLoss(eqx.Module):
             "Use loss=PhaseRetrievalLoss() or AmplitudeLoss().",
         )
 
+    @property
+    def quartic(self) -> Any:
+        """c if the force grows as c z^3: long steps overshoot far out; 0 if it does not."""
+        return 0.0
+
+    def of_squares(self) -> "AbstractLoss":
+        """The loss of an output that stands for the square of a field (a student of squares)."""
+        return self
+
+    def squares_prefactor(self, channel: AbstractChannel) -> Any:
+        r"""kappa if such an output f pays :math:`\kappa (z^2 - f)^2` for labels of the channel; else None."""
+        return None
+
     def risk(self, channel: AbstractChannel, m: jax.Array, q: jax.Array, rho: jax.Array) -> jax.Array:
         r"""E loss(y, omega) on a new sample: omega = w.x, m = w.w*/d, q = \|w\|^2/d, rho = \|w*\|^2/d."""
         p = Predictor.of(m, q, rho)

@@ -13,6 +13,10 @@ def _check_prefactor(loss) -> None:
     check_number(type(loss).__name__, "prefactor", loss.prefactor, low=0, open_low=True, remedy="Use a positive one.")
 
 
+def _squared(labels: str, y):
+    return jnp.square(y) if labels == "modulus" else y
+
+
 def _needs_modulus(loss, channel) -> Misfit:
     return Misfit(
         f"labels |z| (Problem.channel=Modulus()) for {type(loss).__name__}",
@@ -55,14 +59,21 @@ class PhaseRetrievalLoss(AbstractLoss):
             return super().risk(channel, m, q, rho)
         return self.expected(m, q, rho, jnp.asarray(channel.added_variance, float))
 
-    def _square(self, y):
-        return jnp.square(y) if self.labels == "modulus" else y
+    @property
+    def quartic(self):
+        return 4 * self.prefactor
+
+    def of_squares(self):
+        return _SquaredField(self.prefactor, self.labels)
+
+    def squares_prefactor(self, channel):
+        return self.prefactor if channel.modulus == self.labels else None
 
     def value(self, y, z):
-        return self.prefactor * jnp.square(self._square(y) - jnp.square(z))
+        return self.prefactor * jnp.square(_squared(self.labels, y) - jnp.square(z))
 
     def gradient(self, y, z):
-        target = self._square(y)
+        target = _squared(self.labels, y)
         return 4 * self.prefactor * z * (jnp.square(z) - target), 4 * self.prefactor * (3 * jnp.square(z) - target)
 
     def expected(self, m, q, rho, variance):
@@ -74,6 +85,20 @@ class PhaseRetrievalLoss(AbstractLoss):
         else:
             fourth = fourth + variance
         return self.prefactor * (fourth - 2 * both + 3 * jnp.square(q))
+
+
+class _SquaredField(AbstractLoss):
+    r""":math:`\mathrm{prefactor}\,(y^2 - f)^2`, or :math:`(y - f)^2` if ``labels`` are intensities."""
+
+    prefactor: float
+    labels: str = eqx.field(static=True)
+
+    def value(self, y, z):
+        return self.prefactor * jnp.square(_squared(self.labels, y) - z)
+
+    def gradient(self, y, z):
+        twice = 2 * self.prefactor
+        return twice * (z - _squared(self.labels, y)), twice * jnp.ones_like(z)
 
 
 class AmplitudeLoss(AbstractLoss):

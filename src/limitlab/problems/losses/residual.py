@@ -37,6 +37,9 @@ class SquareLoss(AbstractConvexLoss):
     def minimise(self, X, y, penalty):
         return ridge(X, y, penalty)
 
+    def squares_prefactor(self, channel):
+        return 0.5 if channel.modulus == "intensity" else None
+
 
 class HuberLoss(AbstractConvexLoss):
     r""":math:`\tfrac12 r^2` for :math:`|r| \le \delta`, :math:`\delta(|r| - \delta/2)` beyond.

@@ -72,6 +72,15 @@ class Committee(AbstractTeacher, AbstractStudent):
         return self.width
 
     @property
+    def linear(self) -> bool:
+        plain = self.second_layer == "fixed" and self.bias == "none" and self.output_weights is None
+        return plain and self.width == 1 and self.activation.name == "linear"
+
+    @property
+    def squares(self) -> bool:
+        return self.activation.name == "square"
+
+    @property
     def a_star(self) -> jax.Array:
         """The second layer of a teacher."""
         return jnp.ones(self.width) if self.output_weights is None else jnp.asarray(self.output_weights)

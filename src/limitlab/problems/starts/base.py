@@ -5,7 +5,7 @@ r"""Where learning starts: weights of a student beside its teacher, a law of the
 at every dimension d, and the limit of that law as d grows. What a start does not know it says in words.
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,24 +14,50 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.linalg import realised
+from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.networks.network import Network
+from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.starts.neurons import Neurons
 
 if TYPE_CHECKING:
     from limitlab.problems.base import AbstractTeacher
     from limitlab.problems.networks.committee import Committee
 
-__all__ = ["AbstractStart"]
+__all__ = ["AbstractStart", "Evidence", "Order"]
+
+
+class Order(NamedTuple):
+    """Overlap m = a.w*/d, squared norm q = a.a/d and believed variance V of an estimate a."""
+
+    m: Any
+    q: Any
+    V: Any
+
+
+class Evidence(NamedTuple):
+    """What an estimate may start from: the law that is believed in, data, and the teacher where it is known.
+
+    ``squares`` are the squared entries of X (n, d), or their mean times d.
+    """
+
+    prior: AbstractPrior
+    channel: AbstractChannel
+    X: jax.Array
+    y: jax.Array
+    squares: jax.Array
+    teacher: jax.Array | None = None
 
 
 class AbstractStart(eqx.Module):
     """Where the student's weights are at time 0.
 
     A start of a user's own has `weights`; with ``joint = True`` and `draw` (and `limit`) it also serves teachers whose
-    directions are known by overlaps only, and the limits that follow overlaps.
+    directions are known by overlaps only, and the limits that follow overlaps. With ``alone = True`` it has
+    `direction`, `direction_overlaps`, `order` and `estimate`: it serves rules that look for one direction.
     """
 
     joint: ClassVar[bool] = False  # knows the overlaps of student and teacher
+    alone: ClassVar[bool] = False  # knows the overlap of one direction with a teacher, whatever the data
 
     def draw(self, key: jax.Array, d: Any, p: int, k: int) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One draw of (Q, M, P) at dimension d >= k; exact in law."""
@@ -47,6 +73,29 @@ class AbstractStart(eqx.Module):
             f"{type(self).__name__} does not know weights beside a given teacher. Use RandomStart() or "
             "InformedStart(overlap)."
         )
+
+    def direction(self, key: jax.Array, teacher: jax.Array, spherical: bool) -> jax.Array:
+        """One direction w (d,) beside the teacher's, |w|^2 = d if ``spherical``."""
+        raise InputError(f"{type(self).__name__} does not know a direction beside a given teacher. Use RandomStart().")
+
+    def direction_overlaps(self, rho: float, spherical: bool, d: float | None = None) -> tuple[float, float]:
+        r"""m = w.w*/d and q = \|w\|^2/d of `direction`, rho = \|w*\|^2/d: at dimension d, or in the limit (None)."""
+        raise InputError(f"{type(self).__name__} does not know the overlap of a direction. Use InformedStart(overlap).")
+
+    def order(self, rho: float, d: float | None = None) -> Order:
+        """The order parameters of `estimate`: at dimension d, or in the limit (None)."""
+        raise InputError(f"{type(self).__name__} does not know the overlap of an estimate. Use InformedStart(overlap).")
+
+    def check_estimate(self, by: str, channel: AbstractChannel, known: str, teacher: bool) -> None:
+        """Raise `InputError` unless message passing can leave from here and get anywhere.
+
+        ``known`` names the starts that it can leave from; ``teacher``: whether the teacher is known.
+        """
+        raise InputError(f"{by} can start from {known} or None, the prior mean; got {self!r}.")
+
+    def estimate(self, key: jax.Array, evidence: Evidence) -> tuple[jax.Array, jax.Array]:
+        """Means a (d,) and variances v (d,) of the weights before the first iteration of message passing."""
+        raise InputError(f"{type(self).__name__} does not know an estimate of the weights. Use SpectralStart().")
 
     def draw_second_layer(self, key: jax.Array, p: int) -> jax.Array:
         """One draw of the student's second layer."""

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.checks import check_choice, check_number
+from limitlab.numerics.linalg import on_sphere
 from limitlab.numerics.random import wishart
-from limitlab.problems.starts.base import AbstractStart
+from limitlab.problems.starts.base import AbstractStart, Order
 from limitlab.problems.starts.matrices import (
     check_teacher_gram,
     optional_matrix,
@@ -42,6 +43,7 @@ class RandomStart(AbstractStart):
 
     joint: ClassVar[bool] = True
     reference: ClassVar[tuple[str, ...]] = ("benarous2021online",)  # overlaps of order d^-1/2 and the time they cost
+    alone: ClassVar[bool] = True
 
     scale: float = 1.0
     sphere: bool = eqx.field(static=True, default=False)
@@ -111,3 +113,31 @@ class RandomStart(AbstractStart):
 
     def neurons(self, student):
         return Neurons(self.scale, self.sphere, self.second_layer, student.output_weights, self.bias_scale)
+
+    def direction(self, key, teacher, spherical):
+        w = self.scale * jax.random.normal(key, teacher.shape)
+        if spherical:
+            return on_sphere(w)
+        return self.scale * on_sphere(w) if self.sphere else w
+
+    def direction_overlaps(self, rho, spherical, d=None):
+        """A random direction has m = sqrt(q rho/d) at dimension d, and 0 in the limit."""
+        q = 1.0 if spherical else float(self.scale) ** 2
+        return (0.0 if d is None else float(np.sqrt(q * rho / d))), q
+
+    def order(self, rho, d=None):
+        q = float(self.scale) ** 2
+        return Order(0.0 if d is None else np.sqrt(q * rho / float(d)), q, rho)
+
+    def check_estimate(self, by, channel, known, teacher):
+        pass
+
+    def estimate(self, key, evidence):
+        """a = scale * xi, on the sphere if asked, v = rho.
+
+        It says more than it knows (q > m), so use a small scale such as 0.01; from 0.3 on many runs end badly.
+        """
+        d, rho = evidence.X.shape[1], jnp.asarray(evidence.prior.second_moment, float)
+        xi = jax.random.normal(key, (d,))
+        xi = xi * jnp.sqrt(d / jnp.sum(jnp.square(xi))) if self.sphere else xi
+        return self.scale * xi, jnp.full(d, rho)

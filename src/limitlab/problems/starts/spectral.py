@@ -2,10 +2,17 @@
 
 from typing import ClassVar
 
-from limitlab.numerics.checks import check_number
-from limitlab.problems.starts.base import AbstractStart
+import jax
+import jax.numpy as jnp
 
-__all__ = ["SpectralStart"]
+from limitlab.errors import InputError
+from limitlab.numerics.checks import check_number
+from limitlab.numerics.linalg import leading_vector
+from limitlab.problems.starts.base import AbstractStart, Evidence
+
+__all__ = ["SpectralStart", "spectral_weights"]
+
+LEAST_WEIGHT = -20.0  # 1 - rho/E[z^2|y] is unbounded below
 
 
 class SpectralStart(AbstractStart):
@@ -34,3 +41,24 @@ class SpectralStart(AbstractStart):
     @property
     def random(self) -> bool:
         return True
+
+    def check_estimate(self, by, channel, known, teacher):
+        if not channel.even:
+            raise InputError(
+                f"SpectralStart finds a direction but not its sign, and {channel!r} sees the sign of z. "
+                "Leave start out: the prior mean is a good start here."
+            )
+
+    def estimate(self, key, evidence):
+        d, rho = evidence.X.shape[1], jnp.asarray(evidence.prior.second_moment, float)
+        u = leading_vector(evidence.X, spectral_weights(evidence), jax.random.normal(key, (d,)))
+        return jnp.sqrt(self.overlap * rho * d) * u, jnp.full(d, rho * (1 - self.overlap))
+
+
+def spectral_weights(evidence: Evidence) -> jax.Array:
+    r"""T(y) = 1 - V/E[z^2|y] from the output function at omega = 0, where E[z^2|y] = V + V^2 (dg + g^2)."""
+    y, squares = evidence.y, evidence.squares
+    V = evidence.prior.second_moment * (jnp.sum(squares, axis=1, dtype=float) if squares.ndim == 2 else squares)
+    out = evidence.channel.output(y, jnp.zeros_like(y), V + 0 * y)
+    second_over_V = 1 + V * (out.dg + jnp.square(out.g))
+    return jnp.maximum(1 - 1 / jnp.maximum(second_over_V, 1e-12), LEAST_WEIGHT)

@@ -1,34 +1,32 @@
 """Message passing at finite size, run on data drawn from the problem itself."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.algorithms.gamp.iteration import Model, Run, begin, gather, march
+from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_count
+from limitlab.algorithms.gamp.iteration import Iterated, Model, begin, gather, iterate
 from limitlab.algorithms.gamp.starts import check_start, start_from
-from limitlab.micro.glm_data import DRAW_KEY, check_glm, draw_glm, replica_key
-from limitlab.numerics.machine import Progress, check_memory
+from limitlab.algorithms.settings.fixed_data import GLM
+from limitlab.numerics.machine import check_memory
 from limitlab.numerics.trees import traced
-from limitlab.problems.problem import Problem
-from limitlab.results.schema import dataset
+from limitlab.states.request import Request, Seen
 
 if TYPE_CHECKING:
-    import xarray as xr
+    from limitlab.algorithms.gamp.gamp import GAMP
 
 __all__ = ["label_errors", "run_gamp"]
 
-START_KEY = 1
 BATCH = 4  # replicas per compiled call, and per report of progress
 BLOCK = 64  # points of a trajectory in one compiled call, whatever its length
 SANE = 4.0  # times rho (or what the start had): q + V of a posterior is rho, up to fluctuations
 WORKSPACE = 3  # copies of X that are alive at the peak: the matrix, and the random bits it is drawn from
 
 
-def run_gamp(problem: Problem, d: int, replicas: int, seed: int, progress: Progress | None) -> "xr.Dataset":
+def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
     r"""Run `GAMP` on ``replicas`` data sets of the problem, each with its own teacher, inputs and labels.
 
     Entry t of dimension ``iteration`` is the state after t iterations, 0 the start, as in state evolution:
@@ -49,74 +47,62 @@ def run_gamp(problem: Problem, d: int, replicas: int, seed: int, progress: Progr
     that m is positive at the iteration where a is closest to the teacher up to a sign (largest |m|/sqrt(q)), and
     applies to the whole trajectory.
     """
-    (algorithm,) = problem.need("algorithm", by="simulate")
-    assert isinstance(algorithm, GAMP)
-    n = check_glm("simulate with GAMP", problem, d)
-    model = Model(problem.teacher.prior, problem.channel)  # type: ignore[attr-defined]
-    check_start("simulate with GAMP", model, problem.start, teacher=True)
-    needed = _bytes_needed(n, d, algorithm)
+    by, d = "simulate with GAMP", asked.d
+    n = sample_count(by, setting.ratio, d)
+    model = Model(setting.prior, setting.channel)
+    check_start(by, model, setting.start, teacher=True)
+    needed = _bytes_needed(n, d, rule)
     check_memory(
         needed,
         f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d or sample_ratio, "
         'variances="scalar", or precision="float32".',
     )
 
-    live, start = traced(model), traced(problem.start)
+    nature, start = (setting.inputs, *traced((setting.teacher, setting.channel))), traced(setting.start)
+    damping, sizes = jnp.asarray(float(rule.damping)), (n, d, rule.iterations, rule.variances, rule.precision)
     paths, ends = [], []
     # In batches of one compiled call each; a batch holds one matrix at a time, and the last one is filled up.
-    size = min(replicas, BATCH)
-    for first in range(0, replicas, size):
-        keys = jnp.stack([replica_key(seed, r) for r in range(first, first + size)])
-        batch = _trajectories(
-            problem.inputs,
-            live,
-            start,
-            keys,
-            jnp.asarray(float(algorithm.damping)),
-            (n, d, algorithm.iterations, algorithm.variances, algorithm.precision),
-        )
-        for k in range(min(size, replicas - first)):
+    size = min(asked.replicas, BATCH)
+    for first in range(0, asked.replicas, size):
+        keys = jnp.stack([replica_key(asked.seed, r) for r in range(first, first + size)])
+        batch = _trajectories(nature, start, keys, damping, sizes)
+        for k in range(min(size, asked.replicas - first)):
             path, end = jax.tree.map(lambda x: x[k], batch)  # noqa: B023
             paths.append(np.asarray(path))
             ends.append(end)
-        if progress is not None:
-            progress(len(paths), replicas, f"GAMP, d = {d}, n = {n}")
+        if asked.progress is not None:
+            asked.progress(len(paths), asked.replicas, f"GAMP, d = {d}, n = {n}")
 
     m, q, V, rho, mse, mirrored = np.moveaxis(np.stack(paths, axis=1), -1, 0)  # (iteration, replica) each
-    reached = [int(end.steps) if end.diverged else algorithm.iterations for end in ends]
+    reached = [int(end.steps) if end.diverged else rule.iterations for end in ends]
     last = _last_sound(q + V, np.maximum(rho, float(model.prior.second_moment)), reached)
     gone = np.arange(len(m))[:, None] > last
     m, q, V, mse, mirrored = (np.where(gone, np.nan, x) for x in (m, q, V, mse, mirrored))
-    diverged = last < algorithm.iterations
+    diverged = last < rule.iterations
     if model.channel.even:
         flip = _mirrored(m, q)
         m, mse = np.where(flip, (-m, mirrored), (m, mse))
     change = np.array([float(end.change) for end in ends])
     run = ("iteration", "replica")
-    errors = label_errors(problem.channel, m, q, V, rho)
-    return dataset(
-        problem,
+    seen: dict[str, tuple[Any, Any]] = {"m": (run, m), "q": (run, q), "V": (run, V), "mse": (run, mse)}
+    if setting.inputs.normal or setting.inputs.signs:  # fields of other inputs need not be normal
+        seen["generalisation_error"] = (run, label_errors(setting.channel, m, q, V, rho))
+    seen |= {
+        "status": ("replica", np.where(diverged, "diverged", "ok")),
+        "end_time": ("replica", last.astype(float)),
+    }
+    ended = [end.converged(float(rule.tolerance)) and not bad for end, bad in zip(ends, diverged, strict=True)]
+    return Seen(
+        seen,
+        {"iteration": np.arange(rule.iterations + 1)},
+        "simulate (GAMP)",
+        "rangan2011generalized",
         {
-            "m": (run, m),
-            "q": (run, q),
-            "V": (run, V),
-            "mse": (run, mse),
-            "generalisation_error": (run, errors),
-            "status": ("replica", np.where(diverged, "diverged", "ok")),
-            "end_time": ("replica", last.astype(float)),
-        },
-        {"iteration": np.arange(algorithm.iterations + 1)},
-        method="simulate (GAMP)",
-        reference="rangan2011generalized",
-        attrs={
             "d": int(d),
             "n": int(n),
-            "seed": int(seed),
+            "seed": int(asked.seed),
             "change": change,
-            "converged": [
-                int(end.converged(float(algorithm.tolerance)) and not bad)
-                for end, bad in zip(ends, diverged, strict=True)
-            ],
+            "converged": [int(x) for x in ended],
             "bytes_needed": int(needed),
         },
     )
@@ -137,24 +123,24 @@ def _mirrored(m: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _trajectories(inputs, model: Model, start, keys: jax.Array, damping: jax.Array, sizes) -> tuple[jax.Array, Run]:
+def _trajectories(nature, start, keys: jax.Array, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:
     """`_trajectory` of each key, one after the other: a matrix is drawn, used and dropped."""
-    return jax.lax.map(lambda key: _trajectory(inputs, model, start, key, damping, sizes), keys)
+    return jax.lax.map(lambda key: _trajectory(nature, start, key, damping, sizes), keys)
 
 
-def _trajectory(inputs, model: Model, start, key: jax.Array, damping: jax.Array, sizes) -> tuple[jax.Array, Run]:
+def _trajectory(nature, start, key: jax.Array, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:
     """(m, q, V, rho, |a - w*|^2/d, |a + w*|^2/d) at the start and after each iteration, and how the replica ended."""
     n, d, iterations, variances, precision = sizes
-    draw = draw_glm(inputs, model.prior, model.channel, jax.random.fold_in(key, DRAW_KEY), n, d, jnp.dtype(precision))
-    data = gather(draw.X, draw.y, variances, scale=1.0)
-    w = draw.teacher
-    run = begin(*start_from(model, data, start, jax.random.fold_in(key, START_KEY), w), n)
+    (inputs, teacher, channel), model = nature, Model(nature[1].prior, nature[2])
+    w, X, y = draw_set(inputs, teacher, channel, jax.random.fold_in(key, DRAW), n, d, jnp.dtype(precision))
+    data = gather(X, y, variances, scale=1.0)
+    run = begin(*start_from(model, data, start, jax.random.fold_in(key, RUN), w), n)
 
     def look(state):
         errors = [jnp.sum(jnp.square(state.a - sign * w)) for sign in (1, -1)]
         return jnp.stack([state.a @ w, state.a @ state.a, jnp.sum(state.v), w @ w, *errors]) / d
 
-    end, path = march(model, data, run, damping, iterations, look)
+    end, path = iterate(model, data, run, damping, iterations, look)
     return path, end
 
 
@@ -175,6 +161,6 @@ def _label_errors(channel, points):
     return jax.lax.map(one, points)
 
 
-def _bytes_needed(n: int, d: int, algorithm: GAMP) -> int:
-    entry = jnp.dtype(algorithm.precision).itemsize
-    return (WORKSPACE + (algorithm.variances == "vector")) * n * d * entry
+def _bytes_needed(n: int, d: int, rule: "GAMP") -> int:
+    entry = jnp.dtype(rule.precision).itemsize
+    return (WORKSPACE + (rule.variances == "vector")) * n * d * entry

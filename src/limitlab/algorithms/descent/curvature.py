@@ -1,0 +1,47 @@
+"""The largest step that leaves the teacher stable."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.settings.fixed_data import Descent
+from limitlab.errors import AccuracyWarning
+
+__all__ = ["top_curvature", "warn_if_unstable"]
+
+PROBE = 400  # samples of the data set on which the curvature is looked at
+
+
+def top_curvature(setting: Descent, n: int = PROBE, seed: int = 0) -> float:
+    r"""The largest eigenvalue at the teacher of the Hessian that one step sees,
+
+    .. math:: \mathrm{factor} \sum_\mu \ell''(y_\mu, w \cdot x_\mu)\, x_\mu x_\mu^T + \lambda,
+
+    on one data set of n samples; w is the teacher, on the sphere if the rule keeps to it. Descent leaves w if
+    learning_rate times this exceeds 2.
+    """
+    rule, alpha, rho = setting.rule, setting.ratio, setting.rho
+    n, d = (n, max(round(n / alpha), 1)) if alpha >= 1 else (max(round(n * alpha), 1), n)
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) / np.sqrt(d)
+    z = X @ rng.normal(size=d)
+    z *= np.sqrt(n / (z @ z))
+    y = setting.channel.sample(jax.random.key(seed), jnp.asarray(np.sqrt(rho) * z))
+    bend = setting.loss.gradient(y, jnp.asarray(z if rule.spherical else np.sqrt(rho) * z))[1]
+    return float(rule.factor) * float(np.linalg.eigvalsh((X.T * np.asarray(bend)) @ X)[-1]) + float(rule.penalty)
+
+
+def warn_if_unstable(by: str, setting: Descent, stacklevel: int = 4) -> bool:
+    """`AccuracyWarning` if the step is above the stability limit 2/`top_curvature`; returns whether it is."""
+    top, eta = top_curvature(setting), float(setting.rule.learning_rate)
+    if eta * top > 2:
+        warnings.warn(
+            f"{by}: learning_rate={eta:g} is above the stability limit of about {2 / top:.2g} (2 over the largest "
+            "curvature at the teacher, batch included): steps overshoot there. Use a smaller learning_rate; the "
+            "status says which runs diverged.",
+            AccuracyWarning,
+            stacklevel=stacklevel,
+        )
+    return eta * top > 2

@@ -1,0 +1,142 @@
+"""Descent of any student on a fixed data set of any inputs, teacher, channel and loss, at finite size."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, replica_key, sample_count, teacher_key
+from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descend
+from limitlab.algorithms.one_pass.views import seen_bytes, view_of
+from limitlab.algorithms.settings.fixed_data import NetworkDescent
+from limitlab.numerics.machine import blank, check_memory
+from limitlab.numerics.trees import traced
+from limitlab.problems.base import AbstractTeacher
+from limitlab.states.matrix import matrix_risk, relative_error
+from limitlab.states.request import Request, Seen
+from limitlab.states.run import Learner, Run
+from limitlab.states.success import ERROR, first_below
+from limitlab.states.view import AbstractView
+
+__all__ = ["Replica", "run_network", "start_network"]
+
+WORKSPACE = 3  # copies of X that are alive at the peak
+LOOK = 4  # stream of random numbers of one run, after those of its steps: test points and draws of a measurement
+AT = ("time", "replica")
+
+
+class _Given(AbstractTeacher):
+    """A teacher whose weights are drawn already, with the data."""
+
+    teacher: AbstractTeacher
+    weights: Any
+
+    def draw(self, key, d):
+        return self.weights
+
+    def output(self, weights, x):
+        return self.teacher.output(weights, x)
+
+    def directions(self, weights):
+        return self.teacher.directions(weights)
+
+
+class Replica(NamedTuple):
+    """A data set, the learner on it at step 0, and how it is seen."""
+
+    data: DataSet
+    run: Run
+    view: AbstractView
+
+
+def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
+    r"""Run a rule of descent of a student of m units on ``replicas`` data sets, each with its own teacher and start.
+
+    Time: t = learning_rate * step/m. By time and replica,
+
+    - ``train_loss``: the mean loss over all n samples, in the batch or not;
+    - what one-pass learning of the same student reports: ``risk`` on a new sample (measured ones with ``risk_error``
+      and ``risk_from``), overlaps ``Q``, ``M``, ``P`` and the second layer ``a`` beside a teacher with directions,
+      ``fourier`` beside a sparse target, ``r`` and ``polarisation`` on labelled inputs;
+    - of a student of squares that retrieves a phase ``error`` = \|A - A*\|^2/\|A*\|^2, A = WW^T/m, ``success`` if it is
+      below 0.01 at an asked time, and the exact risk;
+    - ``status``: "diverged" if numbers are no longer finite, \|w_i\|^2/d passed 1e8 or, on the sphere, one step was
+      longer than its diameter: numbers up to then (``end_time``), NaN after.
+    """
+    by, d, parts, (times, targets) = f"simulate with {name}", asked.d, setting.parts, asked.clocked
+    n, m = sample_count(by, setting.ratio, d), parts.student.units
+    parts.inputs.check(d)
+    held = WORKSPACE * n * d + 4 * (n + d) * m + asked.replicas * len(times) * m * (m + 4)
+    needed = 8 * held + seen_bytes(parts, asked._replace(replicas=1))
+    check_memory(
+        needed, f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d, sample_ratio or replicas."
+    )
+    live = parts.live()
+    course, label = Course(traced(setting.rule), live.loss, live.student), f"{name}, d = {d}, n = {n}, {m} units"
+    paths, runs, view = [], [], None
+    for replica in range(asked.replicas):
+        key = replica_key(asked.seed, replica)
+        data, run, view = start_network(setting, course, key, n, asked)
+
+        def look(parameters, data=data, view=view):
+            state = Learner(*jax.tree.map(lambda x: x[None], (parameters, data.teacher)))
+            return view.see(state, 0) | {"train_loss": _train_loss(course, data, parameters)[None]}
+
+        turn = (replica, asked.replicas)
+        seen, run = descend(course, data, jax.random.fold_in(key, RUN), run, targets, look, label, turn, asked.progress)
+        paths.append({name: np.stack([one[name] for one in seen]) for name in seen[0]})
+        runs.append((bool(run.alive), int(run.died)))
+    alive, died = (np.array(x) for x in zip(*runs, strict=True))
+    gone = ~alive & (targets[:, None] > died)  # (time, replica): after the end
+    path = {name: np.concatenate([one[name] for one in paths], axis=1) for name in paths[0]}
+    path = {name: x if name in view.steady else blank(x, gone) for name, x in path.items()}
+    train, told = path.pop("train_loss"), view.report(path)
+    variables = dict(told.variables) | _of_squares(setting, path, times)
+    if "error" in variables:
+        variables.pop("risk_error", None)
+    variables |= {
+        "train_loss": (AT, train),
+        "status": ("replica", np.where(alive, "ok", "diverged")),
+        "end_time": ("replica", np.where(alive, times[-1], died * asked.clock)),
+    }
+    about = {"d": d, "n": n, "seed": asked.seed, "bytes_needed": needed, **told.attrs}
+    about |= {"risk_from": None, **ERROR.attrs} if "error" in variables else {}
+    return Seen(variables, {"time": times, "step": ("time", targets), **told.coords}, f"simulate ({name})", None, about)
+
+
+def start_network(setting: NetworkDescent, course: Course, key: jax.Array, n: int, asked: Request) -> Replica:
+    """The replica of a key at step 0. A teacher that draws its own weights is the one that other rules see."""
+    draw, own, parts, d = jax.random.fold_in(key, DRAW), jax.random.fold_in(key, RUN), setting.parts, asked.d
+    teacher, start, frame = parts.teacher, jax.random.fold_in(own, START), jax.random.fold_in(own, FRAME)
+    beside = teacher
+    if teacher is not None and not teacher.by_start:
+        beside = _Given(teacher, teacher.draw(teacher_key(draw), d))
+    parameters, weights = parts.student.begin(start, frame, parts.start, beside, d)
+    if setting.rule.spherical:
+        parameters = parts.student.on_sphere(parameters)
+    live = parts.live()
+    data = _draw(live.inputs, live.teacher, weights, live.channel, draw, n, d)
+    first = Learner(*jax.tree.map(lambda x: x[None], (parameters, weights)))
+    view = view_of(parts, asked._replace(replicas=1), first, jax.random.fold_in(own, LOOK)[None])
+    return Replica(data, _begin(course, parameters, data, own), view)
+
+
+_draw = eqx.filter_jit(draw_labels)
+_begin = eqx.filter_jit(begin)
+
+
+@eqx.filter_jit
+def _train_loss(course: Course, data: DataSet, parameters: Any) -> jax.Array:
+    return jnp.mean(course.loss.value(data.y, course.student.output(parameters, data.X)))
+
+
+def _of_squares(setting: NetworkDescent, path: dict[str, np.ndarray], times: np.ndarray) -> dict[str, tuple[Any, Any]]:
+    """Error, exact risk and success of plain squares (units of weight one, no bias) that retrieve a phase."""
+    plain = "b" not in path and "a" in path and bool(np.all((path["a"] == 1) | np.isnan(path["a"])))
+    if setting.phase is None or setting.kappa is None or not plain:
+        return {}
+    overlaps = path["Q"], path["M"], path["P"]
+    error = relative_error(*overlaps)
+    return {"error": (AT, error), "risk": (AT, matrix_risk(*overlaps, setting.kappa)), **first_below(error, times)}

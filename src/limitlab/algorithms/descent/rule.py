@@ -1,0 +1,39 @@
+"""Descent that can be simulated: which of its three programmes a problem asks for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+
+from limitlab.algorithms.descent.base import AbstractDescent
+from limitlab.algorithms.descent.line import run_line
+from limitlab.algorithms.descent.network import run_network
+from limitlab.algorithms.descent.wide import run_wide
+from limitlab.algorithms.settings.fixed_data import Descent, NetworkDescent, WideDescent, fitting
+from limitlab.numerics.checks import check_choice
+from limitlab.states.request import Request, Seen
+
+__all__ = ["AbstractDescentRule", "Programme"]
+
+
+class Programme(eqx.Module):
+    """A setting, and the function that runs it: (who asks, setting, request) -> what was seen."""
+
+    setting: Any
+    run: Callable[[str, Any, Request], Seen] = eqx.field(static=True)
+
+
+class AbstractDescentRule(AbstractDescent):
+    """One direction, a committee of squares that retrieves a phase (full batches only), or any student at all."""
+
+    def setting(self, problem, asked) -> Programme:
+        if Descent.describes(problem):
+            return Programme(Descent.to_simulate(problem, asked), run_line)
+        wide = fitting(WideDescent.of, problem)
+        if wide is not None:
+            return Programme(wide, run_wide)
+        return Programme(NetworkDescent.to_simulate(problem, asked), run_network)
+
+    def run(self, setting: Programme, asked: Request) -> Seen:
+        check_choice("simulate", "representation", asked.representation, ("weights",))
+        return setting.run(type(self).__name__, setting.setting, asked)

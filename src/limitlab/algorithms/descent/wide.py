@@ -1,0 +1,183 @@
+"""Gradient descent of a committee of squares on phase-retrieval data, at finite size and width.
+
+Simulations and predictions draw the same instance and the same start from the same seed.
+"""
+
+import math
+import warnings
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_count
+from limitlab.algorithms.descent.step import START
+from limitlab.algorithms.loop import march
+from limitlab.algorithms.settings.fixed_data import PhaseData, WideDescent
+from limitlab.errors import AccuracyWarning
+from limitlab.numerics.machine import Progress, check_memory, one_thread
+from limitlab.numerics.trees import traced
+from limitlab.states.matrix import NOTHING, Instance, look, matrix_attrs, matrix_variables
+from limitlab.states.request import Request, Seen
+from limitlab.states.run import FIELD_BOUND, Run
+
+__all__ = ["Descended", "descend", "draw_instance", "draw_weights", "run_wide", "start_factor", "warn_if_unstable"]
+
+REFERENCE = "saraomannelli2020optimization"
+
+
+def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
+    r"""Run `GradientDescent` of a committee of m squares on ``replicas`` data sets of phase retrieval.
+
+    .. math:: w_i \leftarrow w_i + \frac{4\kappa\eta}{m} S w_i, \qquad S = \sum_\mu r_\mu x_\mu x_\mu^T
+
+    with eta the learning rate and kappa the prefactor of the loss. Time: t = learning_rate * step / m, so that the
+    motion at a given time does not depend on m. Gives, by time and replica, ``risk`` on a new sample (exact for the
+    weights reached), ``train_loss`` and ``error`` = \|A - A*\|^2/\|A*\|^2 with A = WW^T/m; ``success`` if the error
+    is below 0.01 at an asked time, and ``success_time``, the first such time (infinite if none). A run whose weights
+    grow beyond all bounds is "diverged".
+
+    A step costs two products of an n x d matrix with a d x m one. `MatrixFlow` with the same d and seed sees the same
+    data and start.
+    """
+    by, d, width, (times, targets) = f"simulate with {name}", asked.d, setting.width, asked.clocked
+    n = sample_count(by, setting.ratio, d)
+    needed = 8 * (4 * n * d + 3 * (n + d) * width)
+    check_memory(needed, f"It holds {n} x {d} inputs and {width} x {d} weights. Use a smaller d or width.")
+    runs = []
+    for replica in range(asked.replicas):
+        instance = draw_instance(by, setting, d, asked.seed, replica)
+        if replica == 0:
+            warn_if_unstable(by, setting, instance, stacklevel=5)
+        V = draw_weights(setting, d, asked.seed, replica, width).T / np.sqrt(width)
+        runs.append(descend(setting, instance, V, targets, (replica, asked.replicas), asked.progress))
+    end = [times[-1] if run.status == "ok" else run.end * setting.clock for run in runs]
+    return Seen(
+        matrix_variables(times, [run.seen for run in runs], [run.status for run in runs], end),
+        {"time": times, "step": ("time", targets)},
+        f"simulate ({name})",
+        REFERENCE,
+        {
+            **matrix_attrs(setting.kappa),
+            "d": int(d),
+            "n": n,
+            "seed": int(asked.seed),
+            "width": width,
+            "bytes_needed": needed,
+        },
+    )
+
+
+# --- one instance and its start ------------------------------------------------------------------------------
+
+
+def draw_instance(by: str, setting: PhaseData, d: int, seed: int, replica: int) -> Instance:
+    """The data set of one replica: the one that descent of a single unit and `GAMP` see with the same seed."""
+    n = sample_count(by, setting.ratio, d)
+    teacher = traced(setting.teacher)
+    w, X, y = map(np.asarray, _draw(setting.inputs, teacher, setting.channel, replica_key(seed, replica), n, d))
+    return Instance(X, y if setting.squared else np.square(y), w)
+
+
+@eqx.filter_jit
+def _draw(inputs, teacher, channel, key, n: int, d: int):
+    return draw_set(inputs, teacher, channel, jax.random.fold_in(key, DRAW), n, d)
+
+
+def draw_weights(setting: WideDescent, d: int, seed: int, replica: int, width: int) -> np.ndarray:
+    """W (width, d) at time 0, one unit a row; a single unit starts where descent of a single unit does."""
+    return np.asarray(_weights(traced(setting.start), replica_key(seed, replica), width, d))
+
+
+@eqx.filter_jit
+def _weights(start, key, m: int, d: int):
+    return start.weights(jax.random.fold_in(jax.random.fold_in(key, RUN), START), m, d, None)
+
+
+def start_factor(setting: WideDescent, d: int, seed: int, replica: int, width: float) -> np.ndarray:
+    r"""V with A(0) = V V^T, of min(width, d) columns; :math:`A(0) = \mathrm{scale}^2 I` if the width is infinite."""
+    if math.isinf(width):
+        return float(setting.start.scale) * np.eye(d)
+    W = draw_weights(setting, d, seed, replica, int(width)) / np.sqrt(width)
+    if width <= d:
+        return W.T.copy()
+    with one_thread():
+        return np.linalg.cholesky(W.T @ W)
+
+
+# --- its steps -----------------------------------------------------------------------------------------------
+
+
+class Descended(NamedTuple):
+    """What `look` saw of one run at the asked steps, how the run ended and at which step."""
+
+    seen: list[tuple[float, float, float]]
+    status: str
+    end: int
+
+
+def descend(
+    setting: WideDescent,
+    instance: Instance,
+    V: np.ndarray,
+    targets: np.ndarray,
+    turn: tuple[int, int] = (0, 1),
+    progress: Progress | None = None,
+) -> Descended:
+    r"""Steps V <- (1 + eps S) V from step 0, seen at the target steps; eps = 4 kappa learning_rate/width.
+
+    It is A <- (1 + eps S) A (1 + eps S) for A = V V^T, whatever the number of columns of V.
+    """
+    kappa = setting.kappa
+    X, b = jnp.asarray(instance.X), jnp.asarray(instance.b)
+    eps = jnp.asarray(4 * kappa * setting.clock)
+    (replica, replicas), last = turn, int(targets[-1])
+    begun = replica * last
+
+    def onward(run, first, upto):
+        return _advance(X, b, eps, run, first - begun, upto - begun)
+
+    seen, run = march(
+        onward,
+        lambda state, _: look(instance, np.asarray(state), kappa),
+        Run.alone(jnp.asarray(V)),
+        (targets + begun).tolist(),
+        progress,
+        f"GradientDescent, d = {len(instance.teacher)}, width = {V.shape[1]}",
+        now=begun,
+        total=replicas * last,
+    )
+    alive, died = bool(run.alive), int(run.died)
+    told = [NOTHING if not alive and t > died else x for t, x in zip(targets, seen, strict=True)]
+    return Descended(told, "ok" if alive else "diverged", last if alive else died)
+
+
+@eqx.filter_jit
+def _advance(X: jax.Array, b: jax.Array, eps: jax.Array, run: Run, first: jax.Array, last: jax.Array) -> Run:
+    def step(k, run):
+        H = X @ run.state
+        V = run.state + eps * (X.T @ ((b - jnp.sum(jnp.square(H), axis=1))[:, None] * H))
+        size = jnp.sum(jnp.square(V))
+        return run.onward(V, size <= FIELD_BOUND**2 * X.shape[1], k)  # not sound if NaN
+
+    return jax.lax.fori_loop(first, last, step, run)
+
+
+def warn_if_unstable(by: str, setting: WideDescent, instance: Instance, stacklevel: int = 4) -> None:
+    r"""`AccuracyWarning` if descent leaves the teacher: eps times the top curvature there exceeds 2.
+
+    The curvature at A = A*, for all units alike, is :math:`2 \sum_\mu (x_\mu \cdot w^*)^2 x_\mu x_\mu^T`.
+    """
+    X, b, _ = instance
+    top = 2 * float(np.linalg.eigvalsh((X.T * b) @ X)[-1])
+    per_rate, rate = 4 * setting.kappa / setting.width, setting.learning_rate
+    if rate * per_rate * top > 2:
+        warnings.warn(
+            f"{by}: learning_rate={rate:g} is above the stability limit of about {2 / (per_rate * top):.2g} (2 over "
+            "the largest curvature at the teacher; it grows with the width): steps overshoot there. Use a smaller "
+            "learning_rate; the status says which runs diverged.",
+            AccuracyWarning,
+            stacklevel=stacklevel,
+        )

@@ -1,0 +1,341 @@
+"""Problems with a fixed data set of n = alpha d samples, as rules and limits see them.
+
+``of`` is what a theory needs, ``to_simulate`` what a run needs, where that is less. Each says no in words.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+import equinox as eqx
+
+from limitlab.algorithms.base import AbstractFit
+from limitlab.algorithms.descent.base import AbstractDescent
+from limitlab.algorithms.one_pass.setting import OnePass
+from limitlab.errors import LimitUndefinedError
+from limitlab.problems.asked import Asked
+from limitlab.problems.base import AbstractInputs
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
+from limitlab.problems.networks import Committee, SingleIndex
+from limitlab.problems.priors import AbstractPrior
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import AbstractStart, RandomStart
+
+__all__ = ["GLM", "ConvexFit", "Descent", "NetworkDescent", "PhaseData", "WideDescent", "at_ratio", "fitting"]
+
+S = TypeVar("S")
+
+GAUSSIAN = "Gaussian inputs (Problem.inputs=Gaussian())"
+FIXED = "a fixed data set (Problem.sample_ratio = n/d)"
+
+
+def at_ratio(problem: Problem, alpha: float) -> Problem:
+    """The problem at another sample ratio."""
+    return dataclasses.replace(problem, sample_ratio=float(alpha))
+
+
+def fitting(parse: Callable[[Problem, Asked], S], problem: Problem) -> S | None:
+    """The setting that ``parse`` makes of a problem; None if it says no."""
+    try:
+        return parse(problem, Asked("fitting", LimitUndefinedError))
+    except LimitUndefinedError:
+        return None
+
+
+class _OneDirection(eqx.Module):
+    """A single-index teacher and its data set: what all settings of one direction share."""
+
+    problem: Problem
+    teacher: SingleIndex
+    ratio: float
+
+    @property
+    def inputs(self) -> AbstractInputs:
+        return self.problem.inputs
+
+    @property
+    def channel(self) -> AbstractChannel:
+        return self.problem.channel
+
+    @property
+    def prior(self) -> AbstractPrior:
+        return self.teacher.prior
+
+    @property
+    def rho(self) -> float:
+        """E w^2 of the teacher."""
+        return float(self.teacher.prior.second_moment)
+
+
+class GLM(_OneDirection):
+    """A generalised linear model: one direction with a prior, labels through a channel."""
+
+    @property
+    def start(self) -> AbstractStart | None:
+        return self.problem.start
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked) -> Self:
+        if not problem.inputs.normal:
+            asked.refuse(
+                GAUSSIAN, type(problem.inputs).__name__, "The fields of other inputs are not normal in general."
+            )
+        teacher = asked.part(
+            problem.teacher,
+            SingleIndex,
+            "a single direction with a prior",
+            "Use teacher=SingleIndex(prior=GaussianPrior()) and a channel such as Sign().",
+        )
+        if problem.sample_ratio is None:
+            asked.refuse(
+                FIXED, "none", "Add sample_ratio=2.0, say; a fresh sample at every step belongs to OverlapODE."
+            )
+        return cls(problem, teacher, float(problem.sample_ratio))
+
+    @classmethod
+    def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
+        teacher = asked.part(
+            problem.teacher,
+            SingleIndex,
+            "a single direction with a prior (Problem.teacher=SingleIndex(prior=...))",
+            "Use teacher=SingleIndex(prior=GaussianPrior()).",
+        )
+        if problem.sample_ratio is None:
+            asked.refuse(
+                FIXED, "sample_ratio=None, which means a fresh sample at every step", "Add sample_ratio=2.0, say."
+            )
+        return cls(problem, teacher, float(problem.sample_ratio))
+
+
+class ConvexFit(_OneDirection):
+    """A convex loss with an L2 penalty, fitted to labels of a single direction."""
+
+    loss: AbstractConvexLoss
+    penalty: float
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked) -> Self:
+        rule = asked.part(
+            problem.algorithm,
+            AbstractFit,
+            "Problem.algorithm=ERM(penalty=...)",
+            "Other rules have other limits; see limits(problem).",
+        )
+        if not problem.inputs.normal:
+            asked.refuse(GAUSSIAN, problem.inputs, "The equations hold for these.")
+        teacher = asked.part(
+            problem.teacher,
+            SingleIndex,
+            "a teacher SingleIndex(prior)",
+            "For a committee teacher use OnlineSGD and OverlapODE.",
+        )
+        if problem.sample_ratio is None:
+            asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=2.0, for instance.")
+        loss = asked.part(problem.loss, AbstractLoss, "Problem.loss", "Add loss=LogisticLoss(), for instance.")
+        if not loss.convex:
+            asked.refuse(
+                "a convex loss",
+                f"{loss!r}, which is not convex: it has many minima and replica symmetry breaks",
+                "Use a convex loss, or a dynamical rule (GradientDescent, GAMP) for this one.",
+            )
+        convex = asked.part(loss, AbstractConvexLoss, "a convex loss", "Derive it from AbstractConvexLoss.")
+        wrong = convex.reads(problem.channel)
+        if wrong is not None:
+            asked.refuse(
+                wrong.needed,
+                wrong.came,
+                "Use a channel such as Sign() or Logistic(), or a regression loss such as SquareLoss().",
+            )
+        return cls(problem, teacher, float(problem.sample_ratio), convex, float(rule.penalty))
+
+
+class Descent(_OneDirection):
+    """Descent of one direction w on a data set of a single-index teacher."""
+
+    rule: AbstractDescent
+    loss: AbstractLoss
+    start: AbstractStart
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked) -> Self:
+        return cls._parsed(problem, asked, problem.inputs.normal)
+
+    @classmethod
+    def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
+        return cls._parsed(problem, asked, cls.describes(problem))
+
+    @staticmethod
+    def describes(problem: Problem) -> bool:
+        """True if one direction is all there is: nothing but m and q counts, at least in high dimension."""
+        single = problem.teacher is None or isinstance(problem.teacher, SingleIndex)
+        spread = problem.inputs.normal or problem.inputs.signs
+        return single and spread and (problem.student is None or problem.student.linear)
+
+    @classmethod
+    def _parsed(cls, problem: Problem, asked: Asked, spread: bool) -> Self:
+        rule = asked.part(
+            problem.algorithm,
+            AbstractDescent,
+            "descent on a fixed data set, such as GradientDescent(0.01)",
+            "See limits(problem) for this rule.",
+        )
+        if problem.sample_ratio is None:
+            asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=3.0, say.")
+        teacher = asked.part(
+            problem.teacher,
+            SingleIndex,
+            "a teacher SingleIndex(prior)",
+            "A committee teacher goes with OnlineSGD.",
+        )
+        if not spread:
+            asked.refuse(GAUSSIAN, problem.inputs, "The equations hold for these.")
+        if problem.student is not None and not problem.student.linear:
+            asked.refuse(
+                "a student with one direction (leave Problem.student out)",
+                problem.student,
+                "A wider student of squares is described by MatrixFlow().",
+            )
+        loss = _loss(problem, asked)
+        wrong = loss.fits(problem.channel)
+        if wrong is not None:
+            asked.refuse(*wrong)
+        start = _start(problem, asked)
+        if not start.alone:
+            asked.refuse("start=RandomStart() or InformedStart(overlap)", start, "These are known for descent.")
+        return cls(problem, teacher, float(problem.sample_ratio), rule, loss, start)
+
+
+class NetworkDescent(eqx.Module):
+    """Descent of any student on a data set of any inputs, teacher, channel and loss: all that a run needs.
+
+    A student that is left out is one linear unit.
+    """
+
+    problem: Problem
+    rule: AbstractDescent
+    parts: OnePass
+    ratio: float
+
+    @classmethod
+    def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
+        rule = asked.part(
+            problem.algorithm, AbstractDescent, "descent on a fixed data set, such as GradientDescent(0.01)", "Set it."
+        )
+        if problem.sample_ratio is None:
+            asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=3.0, say.")
+        student = Committee(width=1, activation="linear") if problem.student is None else problem.student
+        parts = OnePass.of(dataclasses.replace(problem, sample_ratio=None, student=student), asked)
+        if student.squares:
+            parts = dataclasses.replace(parts, loss=parts.loss.of_squares())
+        return cls(problem, rule, parts, float(problem.sample_ratio))
+
+    @property
+    def phase(self) -> "PhaseData | None":
+        """The data as those of phase retrieval, if they are and the student is one of squares."""
+        return fitting(PhaseData.of, self.problem) if self.parts.student.squares else None
+
+    @property
+    def kappa(self) -> float | None:
+        """The prefactor of the loss of such a student, if it is the square of a residual."""
+        kappa = None if self.problem.loss is None else self.problem.loss.squares_prefactor(self.problem.channel)
+        return None if kappa is None else float(kappa)
+
+
+class PhaseData(_OneDirection):
+    """Noiseless phase retrieval: one direction, Gaussian inputs, n = alpha d labels without a sign."""
+
+    @property
+    def squared(self) -> bool:
+        """True if labels are squares already."""
+        return self.channel.modulus == "intensity"
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked) -> Self:
+        return cls(*_phase_data(problem, asked))
+
+
+class WideDescent(PhaseData):
+    r"""Gradient descent of a committee of squares on phase-retrieval data.
+
+    .. math:: f(x) = \frac1m \sum_{i \le m} (w_i \cdot x)^2 = x^T A x, \qquad
+              L = \kappa \sum_\mu r_\mu^2, \quad r_\mu = (x_\mu \cdot w^*)^2 - f(x_\mu)
+
+    A student of squares estimates the squared label: its output stands where a single unit has its output squared.
+    """
+
+    start: RandomStart
+    width: int
+    kappa: float
+    learning_rate: float
+
+    @property
+    def clock(self) -> float:
+        """Macroscopic time per step: that of descent for a single unit at learning_rate/width."""
+        return self.learning_rate / self.width
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked) -> Self:
+        data = _phase_data(problem, asked)
+        needed = 'a committee of squares (Committee(width=m, activation="square"))'
+        student = asked.part(problem.student, Committee, needed, "Set Problem.student to it.")
+        if not student.squares:
+            asked.refuse(needed, student, "Set Problem.student to it.")
+        if student.second_layer != "fixed" or student.bias != "none" or student.output_weights is not None:
+            asked.refuse(
+                'a second layer of ones (second_layer="fixed", no bias, no output_weights)',
+                student,
+                "Leave these fields.",
+            )
+        kappa = None if problem.loss is None else problem.loss.squares_prefactor(problem.channel)
+        if kappa is None:
+            asked.refuse(
+                "PhaseRetrievalLoss() with channel=Modulus(), or SquareLoss() (or "
+                'PhaseRetrievalLoss(labels="intensity")) with channel=SquaredModulus()',
+                f"{problem.loss} with {problem.channel}",
+                "The student's output, a mean of squares, must be compared with the squared label.",
+            )
+        needed = "a random start (Problem.start=RandomStart() with a second layer of ones, no P)"
+        start = asked.part(problem.start, RandomStart, needed, "Use this one.")
+        if start.second_layer != "ones" or start.P is not None:
+            asked.refuse(needed, start, "Use this one.")
+        needed = "Problem.algorithm=GradientDescent(learning_rate=..., spherical=False)"
+        rule = asked.part(problem.algorithm, AbstractDescent, needed, "Set it.")
+        if rule.masked or rule.heat is not None:
+            asked.refuse(needed, rule, "Set it.")
+        if rule.spherical or float(rule.penalty) > 0:
+            asked.refuse(
+                "free weights (GradientDescent(..., spherical=False, penalty=0))",
+                rule,
+                "The norms of the units must move: the trace of A is learned.",
+            )
+        return cls(*data, start, student.width, float(kappa), float(rule.learning_rate))
+
+
+def _phase_data(problem: Problem, asked: Asked) -> tuple[Problem, SingleIndex, float]:
+    if not problem.inputs.normal:
+        asked.refuse(GAUSSIAN, problem.inputs, "Set inputs=Gaussian().")
+    teacher = asked.part(
+        problem.teacher, SingleIndex, "one direction to be found", "Use teacher=SingleIndex(prior=GaussianPrior())."
+    )
+    noise = problem.channel.added_variance
+    if problem.channel.modulus is None or noise is None or float(noise) > 0:
+        asked.refuse(
+            "noiseless labels without a sign",
+            problem.channel,
+            "Use channel=Modulus() with PhaseRetrievalLoss(), or SquaredModulus() with SquareLoss().",
+        )
+    if problem.sample_ratio is None:
+        asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=3.0, say.")
+    return problem, teacher, float(problem.sample_ratio)
+
+
+def _loss(problem: Problem, asked: Asked) -> AbstractLoss:
+    remedy = "Add loss=PhaseRetrievalLoss() or loss=SquareLoss(), for instance."
+    return asked.part(problem.loss, AbstractLoss, "Problem.loss", remedy)
+
+
+def _start(problem: Problem, asked: Asked) -> AbstractStart:
+    return asked.part(
+        problem.start, AbstractStart, "start=RandomStart() or InformedStart(overlap)", "These are known for descent."
+    )

@@ -1,0 +1,41 @@
+"""When a learner counts as having found its teacher: two criteria, each with its words."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["COSINE", "ERROR", "Criterion", "cosine", "first_below"]
+
+
+class Criterion(NamedTuple):
+    """A number that a result is measured by, and what success means in words."""
+
+    attribute: str
+    threshold: float
+    means: str
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What a result says about its variable ``success``."""
+        return {self.attribute: self.threshold, "success_means": self.means}
+
+
+COSINE = Criterion(
+    "success_overlap", 0.99, "cosine between w and the teacher above 0.99, up to a sign, at any step up to the last"
+)
+ERROR = Criterion("success_error", 1e-2, "relative error |A - A*|^2/|A*|^2 of A = WW^T/m below 0.01 at an asked time")
+
+
+def cosine(w: jax.Array, teacher: jax.Array) -> jax.Array:
+    """Between two directions, up to a sign."""
+    return jnp.abs(w @ teacher) / jnp.sqrt((w @ w) * (teacher @ teacher))
+
+
+def first_below(error: np.ndarray, times: np.ndarray) -> dict[str, tuple[str, Any]]:
+    """``success`` and ``success_time`` of errors (time, replica); NaN is no success."""
+    below = np.nan_to_num(error, nan=np.inf) < ERROR.threshold
+    found = below.any(axis=0)
+    first = np.where(found, times[np.argmax(below, axis=0)], np.inf)
+    return {"success": ("replica", found), "success_time": ("replica", first)}
