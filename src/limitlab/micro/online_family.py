@@ -49,9 +49,10 @@ def family_key(
         setting = OnePass.of(problem, ASKED)
     except InputError:  # to be said of this problem alone
         return None
-    if not closed(setting) or not setting.start.joint:
+    pair = setting.committees
+    if pair is None or not closed(setting) or not setting.start.joint:
         return None
-    p, k = setting.student.units, setting.teacher.units
+    p, k = pair.student.width, pair.teacher.width
     size = replicas * (rule.batch_size + p + k) * (d if representation == "weights" else p + k)
     last = float(np.max(np.asarray(times, float)))
     if d < p + k or replicas < 1 or size > LIGHT or not size * last / rule.clock(problem, d) < BRIEF:
@@ -79,19 +80,21 @@ def family(
             "Group them by family_key, and simulate those for which it is None."
         )
     settings = [OnePass.of(problem, ASKED) for problem in problems]
-    clocks = [float(problem.algorithm.clock(problem, d)) for problem in problems]
+    rules: list[Any] = [problem.algorithm for problem in problems]
+    pairs: list[Any] = [setting.committees for setting in settings]
+    clocks = [float(rule.clock(problem, d)) for rule, problem in zip(rules, problems, strict=True)]
     asked = [
         Request(d, times, whole_steps(times, clock), replicas, seed, representation, None, clock)
         for clock, seed in zip(clocks, seeds, strict=True)
     ]
-    steps = np.stack([one.steps for one in asked])  # (problem, time)
-    live = _stacked([(problem.algorithm, setting) for problem, setting in zip(problems, settings, strict=True)])
-    columns = chain_columns(settings[0], problems[0].algorithm, asked[0])
+    steps = np.stack([one.clocked[1] for one in asked])  # (problem, time)
+    live = _stacked(list(zip(rules, settings, strict=True)))
+    columns = chain_columns(settings[0], rules[0], asked[0])
     dim = d if columns is None else jnp.asarray(float(d))
     starts = _begin(live, d, jnp.asarray(seeds), jnp.arange(replicas), representation)
     runs = jax.vmap(lambda state: Run.of(state, replicas))(starts.state)
     onward = partial(advance_many, stepper(columns), live, dim, starts.keys)
-    look = _look(settings[0].teacher)
+    look = _look(pairs[0].teacher)
     seen, runs = march(onward, look, runs, list(steps.T), None, "", now=0 * steps[:, 0])
     gone = after_the_end(runs, steps)
     paths = {  # (problem, time, replica)
@@ -99,15 +102,14 @@ def family(
         for name, x in ((name, np.stack([one[name] for one in seen], axis=1)) for name in seen[0])
     }
     overlaps = Overlaps(*(jnp.asarray(paths[name]) for name in ("Q", "M", "P", "a")))
-    whole = [Problem(teacher=s.teacher, channel=s.channel, student=s.student) for s in settings]
-    values = np.asarray(family_risks(_stacked(whole), as_arrays(error_sum(whole[0])), overlaps))
-    kept, needed = jax.tree.map(np.asarray, (runs, paths)), state_bytes(settings[0], problems[0].algorithm, asked[0])
+    values = np.asarray(family_risks(_stacked(pairs), as_arrays(error_sum(pairs[0])), overlaps))
+    kept, needed = jax.tree.map(np.asarray, (runs, paths)), state_bytes(settings[0], rules[0], asked[0])
     needed += seen_bytes(settings[0], asked[0])
     results = []
     for n, problem in enumerate(problems):
         run, path = jax.tree.map(lambda x: x[n], kept)  # noqa: B023
-        view = CommitteeView(settings[n].teacher, lambda _: values[n], None, None, 0.0)  # noqa: B023
-        told = in_words(problem.algorithm, asked[n], run, view.report(path), needed)
+        view = CommitteeView(pairs[n].teacher, lambda _: values[n], None, None, 0.0)  # noqa: B023
+        told = in_words(rules[n], asked[n], run, view.report(path), needed)
         results.append(dataset(problem, told.variables, told.coords, method=told.method, attrs=told.attrs))
     return results
 

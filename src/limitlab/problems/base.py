@@ -84,13 +84,19 @@ class AbstractTeacher(eqx.Module):
     Class attributes
     ----------------
     by_start
-        The directions are drawn together with the student's, from the overlaps of the start.
+        The directions are drawn together with the student's, from the overlaps of the start: it has `units` and
+        `with_directions`.
     by_fields
         The output depends on x through the fields of its directions only: it has `link`.
     """
 
     by_start: ClassVar[bool] = False
     by_fields: ClassVar[bool] = False
+
+    @property
+    def units(self) -> int:
+        """The number k of its directions, if it is known without drawing them; else 0."""
+        return 0
 
     @property
     def latent(self) -> int:
@@ -117,6 +123,10 @@ class AbstractTeacher(eqx.Module):
     def directions(self, weights: Any) -> jax.Array | None:
         """The directions (k, d) with which overlaps are taken; None if it has none."""
         return None
+
+    def with_directions(self, rows: jax.Array) -> Any:
+        """The weights of a teacher with these directions (k, d), if ``by_start``."""
+        raise TypeError(f"{type(self).__name__} draws its own directions.")
 
     def link(self, fields: jax.Array) -> jax.Array:
         """z (n,) from the fields (n, k) of its directions, if ``by_fields``."""
@@ -176,7 +186,7 @@ class AbstractStudent(eqx.Module):
         f, back = jax.vjp(lambda p: self.output(p, x), parameters)
         return Response(f, jnp.max(jnp.abs(f)), lambda pull: back(pull)[0])
 
-    def pace(self, parameters: Any, d: jax.Array, second_layer_rate: Any) -> Any:
+    def pace(self, parameters: Any, d: Any, second_layer_rate: Any) -> Any:
         """A `Pace` in the place of every parameter, or None for one that stands still."""
         return jax.tree.map(lambda _: Pace(1.0, jnp.sqrt(d)), parameters)
 

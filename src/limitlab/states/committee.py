@@ -33,7 +33,7 @@ def measure_all(teacher: AbstractTeacher, state: Learner) -> dict[str, jax.Array
     """Q, M, P, a and biases of all replicas."""
 
     def one(state: Learner):
-        W, S = state.student.rows, teacher.directions(state.teacher)
+        W, S = state.student.rows, jnp.asarray(teacher.directions(state.teacher))
         d = W.shape[-1]
         seen = {"Q": W @ W.T / d, "M": W @ S.T / d, "P": S @ S.T / d, "a": state.student.a}
         return seen if state.student.b is None else {**seen, "b": state.student.b}
@@ -79,8 +79,8 @@ class CommitteeView(AbstractView):
 
     steady: ClassVar[tuple[str, ...]] = ("P",)
 
-    def see(self, state, step):
-        seen = state if isinstance(state, dict) else measure_all(self.teacher, state)
+    def see(self, state: Any, step):
+        seen = measure_all(self.teacher, state) if isinstance(state, Learner) else state
         if self.tests is None:
             return seen
         risk, error = self.tests(seen if isinstance(self.tests, FieldRisk) else state.student)

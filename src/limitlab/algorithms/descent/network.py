@@ -75,7 +75,8 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     )
     live = parts.live()
     course, label = Course(traced(setting.rule), live.loss, live.student), f"{name}, d = {d}, n = {n}, {m} units"
-    paths, runs, view = [], [], None
+    paths, runs = [], []
+    view: Any = None  # that of the last replica reports
     for replica in range(asked.replicas):
         key = replica_key(asked.seed, replica)
         data, run, view = start_network(setting, course, key, n, asked)

@@ -86,7 +86,7 @@ class AbstractOnePass(AbstractAlgorithm):
     def usual_limit(self, problem):
         if problem.inputs.labelled:
             return "RadialFlow"
-        return "DimensionFree" if problem.teacher.latent else "OverlapODE"
+        return "DimensionFree" if problem.teacher is not None and problem.teacher.latent else "OverlapODE"
 
     def setting(self, problem, asked) -> OnePass:
         return OnePass.of(problem, asked)
@@ -123,7 +123,7 @@ class AbstractOnePass(AbstractAlgorithm):
         start = begin(live, rule, d, asked.seed, index, asked.representation)
         view = view_of(setting, asked, start, keys_of(asked.seed, Stream.LOOK, index))
         seen, run = _follow(live, rule, asked, Run.of(start, asked.replicas), view, chain)
-        gone = after_the_end(run, asked.steps)
+        gone = after_the_end(run, asked.clocked[1])
         path = {
             name: np.stack(x) if name in view.steady else blank(np.stack(x), gone)
             for name, x in ((name, [one[name] for one in seen]) for name in seen[0])
@@ -133,15 +133,15 @@ class AbstractOnePass(AbstractAlgorithm):
 
 def in_words(rule: AbstractOnePass, asked: Request, run: Run, report: Report, needed: int) -> Seen:
     """What was seen of all replicas, with how and when they ended."""
-    lost = ~np.asarray(run.alive)
+    (times, steps), lost = asked.clocked, ~np.asarray(run.alive)
     ends = {
         "status": (("replica",), ["diverged" if x else "ok" for x in lost]),
-        "end_time": (("replica",), np.where(lost, np.asarray(run.died) * asked.clock, asked.times[-1])),
+        "end_time": (("replica",), np.where(lost, np.asarray(run.died) * asked.clock, times[-1])),
     }
     along = {
-        "time": asked.times,
-        "step": ("time", asked.steps),
-        "samples": ("time", rule.samples(asked.steps, asked.clock)),
+        "time": times,
+        "step": ("time", steps),
+        "samples": ("time", rule.samples(steps, asked.clock)),
     }
     about = {
         "d": int(asked.d),
@@ -169,8 +169,8 @@ def _normal_like(tree: Any, key: jax.Array) -> Any:
 def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: jax.Array, representation: str) -> Any:
     """Replicas at time 0: learners, or the overlaps of committees."""
 
-    def overlaps(key):
-        o = begun(setting.student, setting.teacher, setting.start, key, d, rule.on_sphere)
+    def overlaps(pair, key):
+        o = begun(pair.student, pair.teacher, setting.start, key, d, rule.on_sphere)
         return {"Q": o.Q, "M": o.M, "P": o.P, "a": o.a}
 
     def learner(key, frame):
@@ -180,7 +180,7 @@ def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: 
 
     keys = keys_of(seed, Stream.START, replicas)
     if representation == "overlaps":
-        return jax.vmap(overlaps)(keys)
+        return jax.vmap(partial(overlaps, setting.committees))(keys)
     return jax.vmap(learner)(keys, keys_of(seed, Stream.FRAME, replicas))
 
 
@@ -199,29 +199,21 @@ def stepper(columns: int | None) -> Callable:
 def chain_columns(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int | None:
     """The number of columns of the chain of overlaps, or None in weight space."""
     check_choice("simulate", "representation", asked.representation, ("weights", "overlaps"))
-    student, teacher = setting.student, setting.teacher
     if asked.representation == "weights":
         return None
-    if not (
-        setting.inputs.normal
-        and isinstance(student, Committee)
-        and isinstance(teacher, Committee)
-        and student.bias == "none"
-        and rule.chained
-        and not rule.heated
-        and setting.start.joint
-    ):
+    pair = setting.committees
+    if pair is None or not (setting.inputs.normal and rule.chained and not rule.heated and setting.start.joint):
         raise InputError(
             'representation="overlaps" follows OnlineSGD without temperature of a committee without biases on Gaussian '
             f"inputs of a committee teacher, of which overlaps are all that matters; got {rule!r} on "
             f"{setting.inputs!r}. Leave representation out."
         )
-    return min(student.width + teacher.width, asked.d)
+    return min(pair.student.width + pair.teacher.width, asked.d)
 
 
 def _follow(setting: OnePass, rule: AbstractOnePass, asked: Request, run: Run, view: AbstractView, chain: int | None):
     """All stages; steps at or before the end of a stage show it."""
-    steps, label = asked.steps, f"SGD, d = {asked.d}"
+    (_, steps), label = asked.clocked, f"SGD, d = {asked.d}"
     d = asked.d if chain is None else jnp.asarray(float(asked.d))
     keys, index = keys_of(asked.seed, Stream.STEPS, jnp.arange(asked.replicas)), jnp.arange(asked.replicas)
     stages = rule.stages(asked.clock)
@@ -269,7 +261,7 @@ def _check_start(setting: OnePass, rule: AbstractOnePass, d: int) -> None:
 
 def state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:
     """Bytes of the states, their successors and their inputs."""
-    p, k = setting.student.units, getattr(setting.teacher, "units", 1)
+    p, k = setting.student.units, 0 if setting.teacher is None else setting.teacher.units
     if asked.representation == "overlaps":
         return asked.replicas * (p + k) * 4 * (p + k) * 8
     return 8 * asked.replicas * (3 * (p + k) * asked.d + rule.batch_size * (2 * asked.d + 4 * p))
@@ -278,9 +270,9 @@ def state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:
 def _smaller(setting: OnePass, asked: Request, chain: int | None) -> str:
     P = 0 if setting.teacher is None else setting.teacher.latent
     if P:
-        looks = len(asked.times) * asked.replicas
+        looks = len(asked.clocked[0]) * asked.replicas
         return (
-            f"The 2^{P} coefficients at {len(asked.times)} times of {asked.replicas} replicas take "
+            f"The 2^{P} coefficients at {len(asked.clocked[0])} times of {asked.replicas} replicas take "
             f"{looks * 2**P * 8 / 2**30:.1f} GiB of it, the weights "
             f"{3 * asked.replicas * setting.student.units * asked.d * 8 / 2**30:.1f} GiB. Use fewer replicas, times or "
             "latent coordinates, or a smaller d."

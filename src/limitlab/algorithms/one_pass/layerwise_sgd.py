@@ -67,7 +67,7 @@ class LayerwiseSGD(AbstractOnePass):
 
     def stages(self, clock):
         switch = round(float(self.switch_time) / float(clock))
-        rates = self.learning_rate, self.second_layer_rate, self.batch_size
+        rates: Any = (self.learning_rate, self.second_layer_rate, self.batch_size)
         first, second = Stage(_Layer(*rates, True, self.interacting), switch), _Layer(*rates, False, True)
         if self.penalty is None:
             return first, Stage(second)
@@ -127,13 +127,14 @@ def ridge_second_layer(penalty: jax.Array, samples: int, setting: OnePass, d: in
 
 
 def _ridge(penalty: jax.Array, n: int, setting: OnePass, d: int, state: Learner, key: jax.Array) -> jax.Array:
-    net, p, size = state.student, state.student.width, min(CHUNK, n)
+    student: Any = setting.student
+    net, p, size, sigma = state.student, state.student.width, min(CHUNK, n), student.activation
     chunks = -(-n // size)
 
     def features(c):
         x, y = setting.draw(state.teacher, jax.random.fold_in(key, c), size, d)
         used = (c * size + jnp.arange(size) < n).astype(float)
-        return setting.student.activation(net.fields(x)) * used[:, None], y * used
+        return sigma(net.fields(x)) * used[:, None], y * used
 
     def inverse_times(G, b):
         values, vectors = jnp.linalg.eigh(G)

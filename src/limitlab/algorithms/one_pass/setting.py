@@ -15,10 +15,11 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs, AbstractStudent, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel, GaussianNoise
 from limitlab.problems.losses import AbstractLoss, SquareLoss
+from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart
 
-__all__ = ["OnePass", "Sample"]
+__all__ = ["Committees", "OnePass", "Sample"]
 
 
 class Sample(NamedTuple):
@@ -27,6 +28,14 @@ class Sample(NamedTuple):
     x: jax.Array
     y: jax.Array
     heat: Any
+
+
+class Committees(eqx.Module):
+    """A committee that learns another one."""
+
+    student: Committee
+    teacher: Committee
+    channel: Any
 
 
 class OnePass(eqx.Module):
@@ -64,6 +73,14 @@ class OnePass(eqx.Module):
         clean = isinstance(loss, SquareLoss) and isinstance(problem.channel, GaussianNoise)
         return cls(problem.inputs, problem.teacher, problem.channel, student, loss, start, clean)
 
+    @property
+    def committees(self) -> "Committees | None":
+        """Student and teacher, if both are committees and the student has no biases: overlaps describe them."""
+        student, teacher = self.student, self.teacher
+        if isinstance(student, Committee) and isinstance(teacher, Committee) and student.bias == "none":
+            return Committees(student, teacher, self.channel)
+        return None
+
     def live(self) -> "OnePass":
         """The setting with its numbers traced; a plain 0 stays one: no noise is drawn."""
         return traced(dataclasses.replace(self, teacher=None if self.teacher is None else self.teacher.live()))
@@ -72,8 +89,6 @@ class OnePass(eqx.Module):
         """``count`` samples (x, y) of a teacher with these weights."""
         key_x, key_y = jax.random.split(key)
         drawn = self.inputs.draw(key_x, count, d)
-        x, z = drawn if self.teacher is None else (drawn, None)
+        x, z = drawn if self.teacher is None else (drawn, drawn)
         x = jax.lax.optimization_barrier(x)  # or the compiler draws it once for each of its uses
-        if self.teacher is not None:
-            z = self.teacher.output(teacher, x)
-        return x, self.channel.sample(key_y, z)
+        return x, self.channel.sample(key_y, z if self.teacher is None else self.teacher.output(teacher, x))

@@ -10,7 +10,6 @@ from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.base import Points
 from limitlab.problems.networks import Committee
-from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.representable import warn_of
 from limitlab.problems.sparse.target import SparseTarget
 from limitlab.states.committee import CommitteeView, FieldRisk
@@ -30,8 +29,7 @@ MODEST = 2**24  # numbers kept of u or r in a result (128 MiB); beyond, they are
 
 def closed(setting: OnePass) -> bool:
     """Whether the risk is a known function of the overlaps."""
-    committees = isinstance(setting.student, Committee) and isinstance(setting.teacher, Committee)
-    return committees and setting.inputs.normal and setting.clean and setting.student.bias == "none"
+    return setting.committees is not None and setting.inputs.normal and setting.clean
 
 
 def by_fields(setting: OnePass) -> bool:
@@ -56,20 +54,20 @@ def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> Ab
         return PlainView(tests(), floor, words)
     if teacher is None:
         blocks = setting.inputs.blocks(d)
-        units = len(asked.times) * asked.replicas * student.width * (1 if blocks is None else 2)
+        units = len(asked.clocked[0]) * asked.replicas * student.width * (1 if blocks is None else 2)
         moves = student.second_layer == "trained" or student.output_weights is not None or setting.start.various
         kept = ("r", "b", *(["a"] if moves else [])) if units <= MODEST else ()
         return RadiiView(tests(), blocks, kept, floor, words)
     if isinstance(teacher, SparseTarget):
-        keep_u = len(asked.times) * asked.replicas * student.width * teacher.latent <= MODEST
+        keep_u = len(asked.clocked[0]) * asked.replicas * student.width * teacher.latent <= MODEST
         exact = setting.clean
         note = warn_of(student.activation, teacher) if exact and student.bias == "none" else None
         return FourierView(
             teacher, student, keys, keep_u, d, floor, None if exact else tests(), None if exact else words, note
         )
     if closed(setting):
-        problem = Problem(teacher=teacher, channel=setting.channel, student=student)
-        sums, of = as_arrays(error_sum(problem)), as_arrays(problem)
+        pair: Any = setting.committees
+        sums, of = as_arrays(error_sum(pair)), as_arrays(pair)
         return CommitteeView(teacher, lambda path: np.asarray(risks(of, sums, path)), None, None, floor)
     if by_fields(setting):
         count = student.width + _directions(setting, start)
@@ -103,7 +101,7 @@ def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
     made = []
     for r in range(len(keys)):
         tests = setting.inputs.test_points(jax.random.fold_in(keys[r], 0), test_count(d), d)
-        y = tests.y
+        y: Any = tests.y
         if setting.teacher is not None:
             y = setting.teacher.output(jax.tree.map(lambda x: x[r], start.teacher), tests.x)  # noqa: B023
         if not setting.clean:
@@ -115,14 +113,14 @@ def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
 def seen_bytes(setting: OnePass, asked: Request) -> int:
     """Bytes of test points, of what is kept, and of what a measurement holds at once."""
     student, teacher, replicas = setting.student, setting.teacher, asked.replicas
-    looks, p = len(asked.times) * replicas, student.units
+    looks, p = len(asked.clocked[0]) * replicas, student.units
     if isinstance(teacher, SparseTarget) and isinstance(student, Committee):
         P = teacher.latent
         keep_u = looks * p * P <= MODEST
         kept = looks * (2**P + p * (P + 2 if keep_u else 1)) * 2  # as pieces, and stacked
         needed = 8 * kept + 2**P * (100 + 16 * P) + workspace(asked.d, p, P)
         return needed if setting.clean else needed + 8 * replicas * test_count(asked.d) * asked.d
-    k = getattr(teacher, "units", 1)
+    k = 0 if teacher is None else teacher.units
     kept = 8 * looks * (p * (p + k) + k * k + p)
     if closed(setting):
         return kept

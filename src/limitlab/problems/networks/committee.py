@@ -88,7 +88,10 @@ class Committee(AbstractTeacher, AbstractStudent):
     def draw(self, key, d):
         """Orthonormal directions, times sqrt(d), of random orientation."""
         frame, _ = jnp.linalg.qr(jax.random.normal(key, (d, self.width)))
-        return Network.of(jnp.sqrt(float(d)) * frame.T, self.a_star)
+        return self.with_directions(jnp.sqrt(float(d)) * frame.T)
+
+    def with_directions(self, rows):
+        return Network.of(rows, self.a_star)
 
     def begin(self, key, frame, start, teacher, d):
         return start.network(key, frame, self, teacher, d)

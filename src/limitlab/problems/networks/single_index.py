@@ -20,6 +20,10 @@ class SingleIndex(AbstractTeacher):
         if not isinstance(self.prior, AbstractPrior):
             raise InputError(f"SingleIndex.prior must be a prior such as GaussianPrior(); got {self.prior!r}.")
 
+    @property
+    def units(self):
+        return 1
+
     def draw(self, key, d):
         return self.prior.vector(key, d)
 

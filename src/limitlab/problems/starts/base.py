@@ -129,7 +129,7 @@ class AbstractStart(eqx.Module):
         if teacher is not None and teacher.by_start and self.joint:
             Q, M, P = self.draw(key_w, d, p, teacher.units)
             both = realised(jnp.block([[Q, M], [M.T, P]]), frame, d)
-            return Network.of(both[:p], a, b), Network.of(both[p:], teacher.a_star)
+            return Network.of(both[:p], a, b), teacher.with_directions(both[p:])
         seen = None if teacher is None else teacher.draw(key_t, d)
         directions = None if teacher is None else teacher.directions(seen)
         return Network.of(self.weights(key_w, p, d, directions), a, b), seen
