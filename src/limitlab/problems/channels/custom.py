@@ -11,7 +11,7 @@ import numpy as np
 
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.gauss.normal import HALF_LOG_2PI, measure
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_normal
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import (
     AbstractChannel,
@@ -231,7 +231,7 @@ class CustomChannel(AbstractChannel):
             fine = jnp.clip(jnp.sqrt(V + self.width**2) / sd, 1e-14, 1.0)
             edges.append(graded_edges(jnp.clip(kink / sd, -REACH, REACH), fine, 2 * REACH, 10))
         v, dv = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH, REACH), 6)
-        return sd * v, measure(v, dv)
+        return sd * v, dv * jnp.exp(log_normal(v, 0.0, 1.0))
 
     def law(self, q, slope, V0, V):
         w, p = self._line(q, jnp.minimum(V, V0))

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, mills, truncated_variance
+from limitlab.numerics.gauss.normal import log_ndtr, log_normal, mills, truncated_variance
 from limitlab.numerics.roots import bisect
 from limitlab.problems.channels.base import Output
 from limitlab.problems.channels.binary import BinaryChannel
@@ -38,7 +38,7 @@ class Door(BinaryChannel):
         log_share = below_b - below_a
         log_z = jnp.where(y > 0, beyond.log_z, below_a + jnp.log1p(-jnp.exp(log_share)))
         # phi(a)/Z and phi(b)/Z inside, each as one exponential: Z may be tiny
-        at_a, at_b = (jnp.exp(-jnp.square(t) / 2 - HALF_LOG_2PI - log_z) for t in (a, b))
+        at_a, at_b = (jnp.exp(log_normal(t, 0.0, 1.0) - log_z) for t in (a, b))
         g = jnp.where(y > 0, beyond.g, (at_b - at_a) / root)
         # far outside both terms of the plain form are a^2: there the near wall alone, then what the other adds
         keep, h = -jnp.expm1(log_share), mills(a)

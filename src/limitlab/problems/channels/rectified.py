@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from limitlab.numerics.gauss.normal import density, log_ndtr, log_normal, measure, mills, truncated_variance
+from limitlab.numerics.gauss.normal import log_ndtr, log_normal, mills, truncated_variance
 from limitlab.numerics.gauss.rules import REACH, graded_edges, normal_nodes, panel_nodes
 from limitlab.problems.channels.base import Information, Law, Output, weight_floor
 from limitlab.problems.channels.modulus import output_of_halves, positive_half, positive_lobe
@@ -37,7 +37,7 @@ class Rectified(AbstractNoisyChannel):
 
     def mean_label(self, w, V):
         s = w / jnp.sqrt(V)
-        return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * density(s)
+        return w * jnp.exp(log_ndtr(s)) + jnp.sqrt(V) * jnp.exp(log_normal(s, 0.0, 1.0))
 
     def law(self, q, slope, V0, V):
         if self.noise is None:
@@ -62,7 +62,7 @@ class Rectified(AbstractNoisyChannel):
             edges.append(graded_edges(0.0, jnp.clip(width / sd, 1e-14, 1.0), REACH))
         v, dv = panel_nodes(jnp.concatenate(edges))
         w = sd * v
-        weight = measure(v, dv, log_ndtr(-slope * w / jnp.sqrt(V0)))
+        weight = dv * jnp.exp(log_normal(v, 0.0, 1.0) + log_ndtr(-slope * w / jnp.sqrt(V0)))
         if self.noise is None:
             dark = Law(jnp.zeros_like(w), w, weight)
         else:

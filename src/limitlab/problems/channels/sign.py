@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, measure, mills, truncated_variance
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
 from limitlab.problems.channels.base import Information, Output, is_zero
 from limitlab.problems.channels.binary import BinaryChannel
 from limitlab.problems.channels.noisy import check_variance
@@ -53,7 +53,7 @@ class Sign(BinaryChannel):
         if is_zero(self.flip):
             return Output(log_ndtr(t), y * mills(t) / root, (truncated_variance(t) - 1) / T)
         log_z = jnp.logaddexp(jnp.log(self.flip), jnp.log1p(-2 * self.flip) + log_ndtr(t))
-        g = (1 - 2 * self.flip) * y * jnp.exp(-jnp.square(t) / 2 - HALF_LOG_2PI - log_z) / root
+        g = (1 - 2 * self.flip) * y * jnp.exp(log_normal(t, 0.0, 1.0) - log_z) / root
         return Output(log_z, g, -g * (g + w / T))
 
     def mean_label(self, w, V):
@@ -79,7 +79,7 @@ class Sign(BinaryChannel):
             keep, lose = jnp.log1p(-2 * self.flip), jnp.log(self.flip)
             plus, minus = jnp.logaddexp(lose, keep + plus), jnp.logaddexp(lose, keep + minus)
             certain = self.flip * lose + (1 - self.flip) * jnp.log1p(-self.flip)
-        weight = measure(v, WEIGHTS * share)
+        weight = WEIGHTS * share * jnp.exp(log_normal(v, 0.0, 1.0))
         slope = jnp.square(1 - 2 * self.flip) * jnp.exp(-jnp.square(t) - 2 * HALF_LOG_2PI)
         g2 = jnp.sum(weight * slope * (jnp.exp(-plus) + jnp.exp(-minus))) / T
         phi = jnp.sum(weight * (jnp.exp(plus) * plus + jnp.exp(minus) * minus - certain))
