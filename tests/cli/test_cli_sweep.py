@@ -222,7 +222,7 @@ def test_thresholds_take_a_problem():
     assert ll.thresholds(sign) == ll.thresholds(ll.RademacherPrior(), ll.Sign())
     ds = ll.sweep(ll.thresholds, sign, {"channel.flip": [0.0, 0.1]})
     assert float(ds["algorithmic"][0]) == ll.thresholds(sign).algorithmic
-    with pytest.raises(ll.errors.InputError, match="single direction with a prior; got a Committee"):
+    with pytest.raises(ll.errors.InputError, match="single direction with a prior; got Committee"):
         ll.thresholds(problem())
     with pytest.raises(ll.errors.InputError, match="a Problem alone"):
         ll.thresholds(sign, ll.Sign())

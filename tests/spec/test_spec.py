@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 import limitlab as ll
 from limitlab.errors import InputError, SpecError
 from limitlab.numerics.trees import as_arrays
-from limitlab.problems.activations.base import Activation, activation
+from limitlab.problems.activations import AbstractActivation, activation
 from limitlab.spec import (
     dumps,
     from_dict,
@@ -513,6 +513,28 @@ def test_a_users_part_stands_in_results_and_in_sweeps(tmp_path):
     assert (swept["status"] == "ok").all()
 
 
+class Cubic(AbstractActivation):
+    power: float = 3.0
+
+    @property
+    def name(self):
+        return "erf"  # which it is not
+
+    def function(self, x):
+        return x**self.power
+
+    def derivative(self, x):
+        return self.power * x ** (self.power - 1)
+
+
+def test_a_users_activation_is_a_users_part():
+    problem = ll.Problem(teacher=ll.Committee(1, Cubic()))
+    assert to_dict(problem)["teacher"]["activation"] == {"kind": f"{__name__}:Cubic", "power": 3.0}
+    assert spec_hash(problem) != spec_hash(ll.Problem(teacher=ll.Committee(1, Cubic(2.0))))
+    with pytest.raises(SpecError, match=r"teacher\.activation\.kind = '.*:Cubic' is a class from outside limitlab"):
+        dumps(problem)
+
+
 # --- fields that come later ---------------------------------------------------------------------------------
 
 
@@ -524,7 +546,7 @@ class After(ll.GaussianNoise):
     ADDED: ClassVar[tuple[str, ...]] = ("scale", "names", "activation")
     scale: float = 1.0
     names: tuple[str, ...] = dataclasses.field(default_factory=lambda: ("a",))
-    activation: Activation = eqx.field(converter=activation, default="erf")
+    activation: AbstractActivation = eqx.field(converter=activation, default="erf")
 
 
 def test_a_field_that_came_later_is_left_out_while_it_has_its_default():

@@ -13,7 +13,7 @@ import numpy as np
 
 import limitlab.algorithms
 import limitlab.problems
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
 
 __all__ = ["example", "fields_of", "kind_of", "known_kinds"]
@@ -28,7 +28,7 @@ def known_kinds() -> dict[type, dict[str, type]]:
             module = importlib.import_module(info.name)
             classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
     rooms = ("limitlab.problems.", "limitlab.algorithms.")
-    parts = {c for c in classes if c.__module__.startswith(rooms) and not issubclass(c, (Problem, Activation))}
+    parts = {c for c in classes if c.__module__.startswith(rooms) and not issubclass(c, (Problem, AbstractActivation))}
     parts = {c for c in parts if any(base.__name__.startswith("Abstract") for base in c.__mro__)}  # no microstates
     parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
     concrete = sorted(

@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 
 from limitlab.errors import InputError, SpecError
-from limitlab.problems.activations import Activation, activation
+from limitlab.problems.activations import AbstractActivation, activation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_WHOLE, MAX_WIDTH, check_bounds
 from limitlab.spec.kinds import example, fields_of, known_kinds
@@ -57,7 +57,7 @@ def _fields(cls: Any, table: dict[str, Any], path: str) -> Any:
 
 
 def _value(value: Any, hint: Any, path: str) -> Any:
-    if hint is Activation:
+    if hint is AbstractActivation:
         return _activation(value, path)
     if isinstance(hint, type) and issubclass(hint, eqx.Module):
         return _part(value, hint, path)
@@ -84,14 +84,10 @@ def _part(value: Any, base: type, path: str) -> Any:
     if not isinstance(value, dict):
         raise SpecError(f"{path} must be a table with its kind, such as {shown}; got {show(value)}.")
     kind = value.get("kind")
+    _check_ours(kind, path, f"choose one of: {', '.join(kinds)}")
     if not isinstance(kind, str):
         came = "is missing" if kind is None else f"must be a text in quotes; got {show(kind)}"
         raise SpecError(f"{path}.kind {came}. Choose one of: {', '.join(kinds)}.")
-    if ":" in kind:
-        raise SpecError(
-            f"{path}.kind = {show(kind)} is a class from outside limitlab, which cannot be put in a file or read from "
-            f"one: nothing is imported from it. Rebuild the problem in Python, or choose one of: {', '.join(kinds)}."
-        )
     if kind not in kinds:
         elsewhere = any(kind in group for group in known_kinds().values())
         reason = "is a part, but not one that fits here" if elsewhere else "is not known"
@@ -101,12 +97,22 @@ def _part(value: Any, base: type, path: str) -> Any:
     return _fields(kinds[kind], value, path)
 
 
-def _activation(value: Any, path: str) -> Activation:
+def _check_ours(kind: Any, path: str, remedy: str) -> None:
+    if isinstance(kind, str) and ":" in kind:
+        raise SpecError(
+            f"{path}.kind = {show(kind)} is a class from outside limitlab, which cannot be put in a file or read from "
+            f"one: nothing is imported from it. Rebuild the problem in Python, or {remedy}."
+        )
+
+
+def _activation(value: Any, path: str) -> AbstractActivation:
     if isinstance(value, dict) and value.get("kind") == "custom":
         raise SpecError(
             f"{path} is the Python function {show(value.get('name'))}, which cannot be put in a file or "
             'read from one. Rebuild the problem from Python, or use a named activation such as "erf".'
         )
+    if isinstance(value, dict):
+        _check_ours(value.get("kind"), path, 'use a named activation such as "erf"')
     if not isinstance(value, str):
         raise SpecError(f'{path} must be the name of an activation, such as "erf"; got {show(value)}.')
     try:

@@ -15,7 +15,7 @@ import numpy as np
 import tomli_w
 
 from limitlab.errors import InputError, SpecError
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_TEXT
 from limitlab.spec.kinds import fields_of, kind_of
@@ -97,7 +97,7 @@ def _default(part: Any, name: str, hint: Any, path: str, ours: bool) -> Any:
 
 def _value(value: Any, hint: Any, path: str, ours: bool) -> Any:
     """A field's value as plain values; of a class that is not ours also what no file could bring back."""
-    if isinstance(value, Activation):
+    if isinstance(value, AbstractActivation) and ":" not in kind_of(value):
         return value.name if value.named else _fingerprint(value.function, value.name)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"kind": kind_of(value), **_fields(value, path)}

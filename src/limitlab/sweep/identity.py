@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.problems.activations import Activation
+from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
 from limitlab.spec import to_dict
 
@@ -80,7 +80,7 @@ def describe(value: Any, strict: bool = True) -> Any:
 
 def _functions(part: Any) -> list[Callable]:
     """The Python functions in a problem; activations are known by what they compute (see `limitlab.spec`)."""
-    if isinstance(part, Activation):
+    if isinstance(part, AbstractActivation):
         return []
     if dataclasses.is_dataclass(part):
         return [f for field in dataclasses.fields(part) for f in _functions(getattr(part, field.name))]
