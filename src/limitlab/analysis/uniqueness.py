@@ -142,9 +142,9 @@ def uniqueness(
     confirm, s
         Follow dA/ds = S A + A S from A = I up to ``s``, then go to the nearest positive matrix that fits the data.
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"uniqueness needs a Problem; got {problem!r}.")
-    data = PhaseData.of(problem, Asked("uniqueness", InputError))
+    asked = Asked("uniqueness", InputError)
+    problem = asked.part(problem, Problem, "a Problem", "Describe what is learned with Problem(...).")
+    data = PhaseData.of(problem, asked)
     d = check_integer("uniqueness", "d", d, low=2, remedy="It is the input dimension.")
     seed = check_integer("uniqueness", "seed", seed, low=0, remedy="Seeds are whole numbers.")
     replica = check_integer("uniqueness", "replica", replica, low=0, remedy="The first replica is 0.")

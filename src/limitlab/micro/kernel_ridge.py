@@ -10,7 +10,7 @@ learned from about d^k samples, whatever the kernel, while SGD climbs a staircas
 
 from collections.abc import Callable
 from math import lgamma
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +22,12 @@ from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre
 from limitlab.numerics.machine import Progress, check_memory
 from limitlab.problems.activations import Activation
+from limitlab.problems.asked import Asked
+from limitlab.problems.base import AbstractInputs
 from limitlab.problems.channels import GaussianNoise
-from limitlab.problems.inputs import Hypercube
+from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.target import SparseTarget
-from limitlab.problems.starts import RandomStart
 from limitlab.results.schema import dataset
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def kernel_ridge(
         ``risk`` (noise floor included) and ``fourier``, the fit's coefficient on each term of the target, by samples
         and replica; ``penalty`` by samples. Both are exact for the fit: no test set is drawn.
     """
-    target = _check(problem, d, kernel)
+    data = _Sparse.of(problem, Asked("kernel_ridge", InputError), d)
+    target = data.target
     replicas = check_integer("kernel_ridge", "replicas", replicas, low=1, remedy="Ask for at least one data set.")
     seed = check_integer("kernel_ridge", "seed", seed, low=0, remedy="Seeds are whole numbers.")
     if kernel is not None and not callable(kernel):
@@ -88,7 +90,7 @@ def kernel_ridge(
         f"It holds matrices of n^2 entries, n = {sizes[-1]}. Use fewer samples.",
         "kernel_ridge",
     )
-    values = _kernel_values(problem, d, kernel)
+    values = _student_values(problem, d) if kernel is None else _given_values(kernel, d)
     if penalties is None:
         penalties = values[0] * np.asarray(PENALTIES)
     twice = _composed(values)
@@ -96,13 +98,13 @@ def kernel_ridge(
     hat = np.array([target.terms[mask] for mask in masks])
     levels = _levels(values, max(mask.bit_count() for mask in masks))
     level = np.array([levels[mask.bit_count()] for mask in masks])
-    floor = float(problem.channel.variance) / 2  # type: ignore[attr-defined]
+    floor = data.variance / 2
 
     risks = np.zeros((len(sizes), replicas, len(penalties)))
     fourier = np.zeros((len(sizes), replicas, len(penalties), len(masks)))
     for i, n in enumerate(sizes.tolist()):
         for r in range(replicas):
-            x, y, chi = _data(problem, target, masks, n, d, seed, r)
+            x, y, chi = _draw(data, masks, n, d, seed, r)
             distance = np.rint((d - x @ x.T) / 2).astype(np.int32)
             K, K2 = values[distance], twice[distance]
             for j, each in enumerate(penalties):
@@ -158,13 +160,23 @@ def activation_kernel(activation: Activation, scale: float, rho: np.ndarray) -> 
     return np.where(rho == -1, np.sum(w * y * flipped), total)
 
 
-def _kernel_values(problem: Problem, d: int, kernel: Callable | None) -> np.ndarray:
-    """k at the d + 1 values of x . x', by Hamming distance h: x . x' = 1 - 2h/d."""
-    rho = 1 - 2 * np.arange(d + 1) / d
-    if kernel is None:
-        start, student = problem.start, problem.student
-        scale = float(start.scale) if isinstance(start, RandomStart) else 1.0
-        return activation_kernel(student.activation, scale, rho)  # type: ignore[union-attr]
+def _products(d: int) -> np.ndarray:
+    """The d + 1 values of x . x', by Hamming distance h: 1 - 2h/d."""
+    return 1 - 2 * np.arange(d + 1) / d
+
+
+def _student_values(problem: Problem, d: int) -> np.ndarray:
+    """k at these values, for the random features of the student."""
+    asked = Asked("kernel_ridge without a kernel", InputError)
+    student = asked.part(problem.student, Committee, "Problem.student", "Add Committee(width=..., activation=...).")
+    start, scale = problem.start, 1.0
+    if start is not None and start.alone:
+        scale = float(np.sqrt(start.direction_overlaps(1.0, spherical=False)[1]))
+    return activation_kernel(student.activation, scale, _products(d))
+
+
+def _given_values(kernel: Callable, d: int) -> np.ndarray:
+    rho = _products(d)
     values = np.asarray(kernel(rho), float)
     if values.shape != rho.shape or not np.all(np.isfinite(values)) or values[0] <= 0:
         raise InputError(
@@ -205,14 +217,14 @@ def _levels(values: np.ndarray, degree: int) -> np.ndarray:
     return np.array(out)
 
 
-def _data(problem: Problem, target: SparseTarget, masks: list[int], n: int, d: int, seed: int, replica: int):
+def _draw(data: "_Sparse", masks: list[int], n: int, d: int, seed: int, replica: int):
     """Signs (n, d), labels, and the target's monomials (n, terms). Keys depend on (seed, replica, n) only."""
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 5), replica)
     key_x, key_y = jax.random.split(jax.random.fold_in(key, n))
-    x = problem.inputs.draw(key_x, n, d)
-    clean = np.asarray(target.output((), x))
+    x = data.inputs.draw(key_x, n, d)
+    clean = np.asarray(data.target.output((), x))
     x = np.sign(np.asarray(x))
-    noise = np.sqrt(float(problem.channel.variance)) * np.asarray(jax.random.normal(key_y, (n,)))  # type: ignore[attr-defined]
+    noise = np.sqrt(data.variance) * np.asarray(jax.random.normal(key_y, (n,)))
     chi = np.stack([np.prod(x[:, members(mask)], axis=1) for mask in masks], axis=1)
     return x, clean + noise, chi
 
@@ -229,24 +241,28 @@ def _solve(K: np.ndarray, ridge: float, y: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def _check(problem: Problem, d: int, kernel: Callable | None) -> SparseTarget:
-    target = problem.teacher
-    if not isinstance(target, SparseTarget) or not isinstance(problem.inputs, Hypercube):
-        raise InputError(
-            f"kernel_ridge needs a SparseTarget and Hypercube() inputs; got {type(target).__name__} and "
-            f"{type(problem.inputs).__name__}. For a single direction see ERM."
-        )
-    if not isinstance(problem.channel, GaussianNoise):
-        raise InputError(f"kernel_ridge needs additive label noise (GaussianNoise); got {problem.channel!r}.")
-    if kernel is None:
-        problem.need("student", by="kernel_ridge without a kernel")
-    check_integer("kernel_ridge", "d", d, low=target.latent, remedy="It holds at least the target's variables.")
-    if d > MAX_DIMENSION or len(target.terms) > MAX_TERMS:
-        raise InputError(
-            f"kernel_ridge needs d <= {MAX_DIMENSION} and a target of at most {MAX_TERMS} terms; got d={d} and "
-            f"{len(target.terms)} terms. Use a smaller problem."
-        )
-    return target
+class _Sparse(NamedTuple):
+    """A sparse target on signs, with additive noise of some variance."""
+
+    inputs: AbstractInputs
+    target: SparseTarget
+    variance: float
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked, d: int) -> "_Sparse":
+        names = type(problem.teacher).__name__, type(problem.inputs).__name__
+        needed, came, remedy = "a SparseTarget and Hypercube() inputs", " and ".join(names), "See ERM for a direction."
+        if not problem.inputs.signs:
+            asked.refuse(needed, came, remedy)
+        target = asked.part(problem.teacher, SparseTarget, needed, remedy)
+        channel = asked.part(problem.channel, GaussianNoise, "additive label noise (GaussianNoise)", "Use this one.")
+        check_integer("kernel_ridge", "d", d, low=target.latent, remedy="It holds at least the target's variables.")
+        if d > MAX_DIMENSION or len(target.terms) > MAX_TERMS:
+            raise InputError(
+                f"kernel_ridge needs d <= {MAX_DIMENSION} and a target of at most {MAX_TERMS} terms; got d={d} and "
+                f"{len(target.terms)} terms. Use a smaller problem."
+            )
+        return cls(problem.inputs, target, float(channel.variance))
 
 
 def _positive(penalty: float) -> float:

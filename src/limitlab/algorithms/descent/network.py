@@ -75,8 +75,9 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     )
     live = parts.live()
     course, label = Course(traced(setting.rule), live.loss, live.student), f"{name}, d = {d}, n = {n}, {m} units"
-    paths, runs = [], []
-    view: Any = None  # that of the last replica reports
+    paths: list[dict[str, np.ndarray]] = []
+    runs: list[tuple[bool, int]] = []
+    views: list[AbstractView] = []
     for replica in range(asked.replicas):
         key = replica_key(asked.seed, replica)
         data, run, view = start_network(setting, course, key, n, asked)
@@ -89,11 +90,12 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
         seen, run = descend(course, data, jax.random.fold_in(key, RUN), run, targets, look, label, turn, asked.progress)
         paths.append({name: np.stack([one[name] for one in seen]) for name in seen[0]})
         runs.append((bool(run.alive), int(run.died)))
+        views.append(view)
     alive, died = (np.array(x) for x in zip(*runs, strict=True))
     gone = ~alive & (targets[:, None] > died)  # (time, replica): after the end
     path = {name: np.concatenate([one[name] for one in paths], axis=1) for name in paths[0]}
-    path = {name: x if name in view.steady else blank(x, gone) for name, x in path.items()}
-    train, told = path.pop("train_loss"), view.report(path)
+    path = {name: x if name in views[0].steady else blank(x, gone) for name, x in path.items()}
+    train, told = path.pop("train_loss"), views[0].report(path)
     variables = dict(told.variables) | _of_squares(setting, path, times)
     if "error" in variables:
         variables.pop("risk_error", None)

@@ -20,6 +20,7 @@ from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.starts import AbstractStart
@@ -147,11 +148,11 @@ class GAMPEstimator(BaseEstimator):
         return tags
 
     def _model(self) -> Model:
-        if not isinstance(self.prior, AbstractPrior):
-            raise InputError(f"GAMP.fit: prior must be a prior such as GaussianPrior(); got {self.prior!r}.")
-        if not isinstance(self.channel, AbstractChannel):
-            raise InputError(f"GAMP.fit: channel must be a channel such as Sign(); got {self.channel!r}.")
-        return Model(self.prior, self.channel)
+        asked = Asked("GAMP.fit", InputError)
+        prior = asked.part(self.prior, AbstractPrior, "a prior such as GaussianPrior()", "Set prior to one.")
+        return Model(
+            prior, asked.part(self.channel, AbstractChannel, "a channel such as Sign()", "Set channel to one.")
+        )
 
     def _inputs(self, X: Any, *, reset: bool) -> np.ndarray:
         try:

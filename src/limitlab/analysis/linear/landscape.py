@@ -61,9 +61,9 @@ def free_entropy(problem: Problem, m) -> "xr.Dataset":
         local maxima), ``maxima_free_entropy``, ``message_passing`` and ``bayes_optimal`` (overlaps of the first and of
         the highest).
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"free_entropy needs a Problem; got {problem!r}.")
-    glm = GLM.of(problem, Asked("free_entropy", InputError))
+    asked = Asked("free_entropy", InputError)
+    problem = asked.part(problem, Problem, "a Problem", "Describe what is learned with Problem(...).")
+    glm = GLM.of(problem, asked)
     prior, channel, alpha, rho = glm.prior, glm.channel, glm.ratio, glm.rho
     try:
         m = np.atleast_1d(np.asarray(m, float))

@@ -12,7 +12,6 @@ from limitlab.macro.erm.erm_asymptotics import solve_erm
 from limitlab.macro.erm.separability import separability_ratio
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
-from limitlab.problems.losses import MaxMargin, SquareLoss
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
 from limitlab.problems.problem import Problem
 
@@ -63,11 +62,10 @@ def separability_threshold(channel: AbstractChannel, prior: AbstractPrior | None
     Infinite for noiseless signs; 2 for labels that are pure noise. Without penalty the logistic fit exists only above,
     max margin only below. Only the second moment of the prior counts.
     """
-    if not isinstance(channel, AbstractChannel):
-        raise InputError(f"separability_threshold needs a channel such as Sign(flip=0.1); got {channel!r}.")
+    asked = Asked("separability_threshold", InputError)
+    channel = asked.part(channel, AbstractChannel, "a channel such as Sign(flip=0.1)", "Give one.")
     prior = GaussianPrior() if prior is None else prior
-    if not isinstance(prior, AbstractPrior):
-        raise InputError(f"separability_threshold needs a prior such as GaussianPrior(); got {prior!r}.")
+    prior = asked.part(prior, AbstractPrior, "a prior such as GaussianPrior()", "Leave it out for this one.")
     return separability_ratio(channel, float(prior.second_moment))
 
 
@@ -78,13 +76,13 @@ def optimal_penalty(problem: Problem) -> OptimalPenalty:
     Square loss is in closed form; others by grids of penalties, each solved in one call, closing in on the minimum.
     """
     setting = ConvexFit.of(problem, Asked("optimal_penalty", InputError))
-    if isinstance(setting.loss, MaxMargin):
+    if setting.loss.hard:
         raise InputError("optimal_penalty: MaxMargin() has no penalty. Use HingeLoss() or LogisticLoss().")
     ratio = setting.ratio
     low, high = 1e-8 / (1 + ratio) ** 2, 1e6 * (1 + ratio)
     grid = np.linspace(np.log(low), np.log(high), LANES)
     error = _errors(setting, grid)
-    if isinstance(setting.loss, SquareLoss):
+    if setting.loss.quadratic:
         return _ridge(setting, grid, error)
     lowest = np.nanmin(error)
     if np.nanmax(error) - lowest < FLAT * lowest:

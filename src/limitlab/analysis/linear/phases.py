@@ -48,8 +48,8 @@ def phase_diagram(
         ``weak_recovery``, ``information``, ``algorithmic`` (NaN with status "undefined" where there is none; such a
         problem is easy wherever weak recovery is).
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"phase_diagram needs a Problem; got {problem!r}.")
+    asked = Asked("phase_diagram", InputError)
+    problem = asked.part(problem, Problem, "a Problem", "Describe what is learned with Problem(...).")
     values, alphas = (np.atleast_1d(np.asarray(x, float)) for x in (values, sample_ratios))
     for alpha in alphas:
         check_number("phase_diagram", "sample_ratios", alpha, low=0, open_low=True, remedy="They are n/d.")
@@ -59,7 +59,7 @@ def phase_diagram(
     phase, lines = np.zeros(shape, int), np.full((3, len(values)), np.nan)
     for i, value in enumerate(values):
         here = replaced(problem, {parameter: value, "sample_ratio": float(alphas[0])})
-        glm = GLM.of(here, Asked("phase_diagram", InputError))
+        glm = GLM.of(here, asked)
         prior, channel = glm.prior, glm.channel
         t = thresholds(prior, channel)
         lines[:, i] = [np.nan if x is None else x for x in (t.weak_recovery, t.information, t.algorithmic)]

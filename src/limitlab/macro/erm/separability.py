@@ -13,6 +13,7 @@ from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.gauss.normal import density, measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel, BinaryChannel
 
 __all__ = ["separability_ratio"]
@@ -44,10 +45,8 @@ def _overshoot(channel: BinaryChannel, rho, t):
 
 def separability_ratio(channel: AbstractChannel, rho: float) -> float:
     """alpha_c for labels through the channel of z ~ N(0, rho); infinite if they are always separable."""
-    if not isinstance(channel, BinaryChannel):
-        raise InputError(
-            f"Separability is a question about labels -1 and +1; got {channel!r}. Use a channel such as Sign()."
-        )
+    asked = Asked("Separability", InputError)
+    channel = asked.part(channel, BinaryChannel, "labels -1 and +1", "Use a channel such as Sign().")
     live, variance = traced(channel), jnp.asarray(float(rho))
 
     def slope(t):
