@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from limitlab.micro.steps import Run, overlaps_step
 
 import limitlab as ll
+import stepping
 from cases import committee, parsed
 from limitlab.macro.overlaps import overlap_sde
 from limitlab.macro.overlaps.drift import drift
@@ -176,19 +176,13 @@ def test_noise_has_mean_zero_and_the_full_covariance():
     assert np.max(np.abs(moment_scores(kicks, 0 * b, np.diag(np.diag(cov)))[1])) > 10
 
 
-@eqx.filter_jit
-def _moves(problem, start, d, keys):
-    run = Run(start, jnp.asarray(True), jnp.asarray(-1))
-    size = start.Q.shape[0] + start.P.shape[0]
-    delta = problem.algorithm.clock(problem, d)
-    step = partial(overlaps_step, size, problem, d, run)
-    return jax.vmap(lambda key: (flatten(step(key, 0).state) - flatten(start)) / delta)(keys)
-
-
 def exact_steps(problem, d, n=200_000):
     """Increments of n independent SGD steps from the limiting start, in units of the clock."""
-    keys = jax.random.split(jax.random.key(0), n)
-    return np.asarray(_moves(as_arrays(problem), limit_overlaps(problem), jnp.asarray(float(d)), keys))
+    start, keys = limit_overlaps(problem), jax.random.split(jax.random.key(0), n)
+    state = {name: getattr(start, name) for name in ("Q", "M", "P", "a")}
+    after = stepping.one_steps(problem, state, d, keys, columns=len(start.omega))
+    seen = jax.jit(jax.vmap(lambda state: flatten(Overlaps(**state))))(after)
+    return (np.asarray(seen) - np.asarray(flatten(start))) / problem.algorithm.clock(problem, d)
 
 
 def linear(learning_rate, batch):

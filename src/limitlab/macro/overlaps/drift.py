@@ -99,7 +99,8 @@ class Crowds(NamedTuple):
 
     def pick(self, o: Overlaps) -> Overlaps:
         """One unit of each set."""
-        return Overlaps(o.Q[self.first][:, self.first], o.M[self.first], o.P, o.a[self.first])
+        one = self.first
+        return Overlaps(o.Q[..., one, :][..., one], o.M[..., one, :], o.P, o.a[..., one])
 
     def spread(self, path: Overlaps) -> Overlaps:
         """All units, along a path (time, ...) of one of each set."""

@@ -77,21 +77,18 @@ def solve_many(setting: CommitteeOnePass, problems: Sequence[Problem], times: np
     None depends on the others, if their number is the same: units that start alike move as one, and problems in which
     other units do so are solved apart, each time in a call with as many lanes.
     """
-    numbers = _same(problems)
-    columns = [np.asarray(x, float) for x in zip(*numbers, strict=True)]
-    stacked = jax.tree.unflatten(jax.tree.structure(setting), columns)  # one setting, with an axis for the problems
-    starts = jax.device_get(_starts(jax.tree.structure(setting), columns))
-    lanes = [jax.tree.map(lambda x: x[n], starts) for n in range(len(problems))]  # noqa: B023
+    columns = [np.asarray(x, float) for x in zip(*_same(problems), strict=True)]
+    structure = jax.tree.structure(setting)
+    stacked = jax.tree.unflatten(structure, columns)  # one setting, whose numbers have an axis for the problems
+    starts = jax.device_get(_starts(structure, columns))
     if setting.algorithm.spherical and not np.all(np.diagonal(starts.Q, axis1=1, axis2=2) > 0):
         raise InputError("OverlapODE needs student units of non-zero norm for a spherical rule. Use another start.")
-    runs: list[Integration | None] = [None] * len(problems)
-    for sets, members in _alike(lanes):
-        filled = members + members[:1] * (len(problems) - len(members))
-        here = [lanes[n] for n in filled]
-        own = jax.tree.map(lambda x: x[np.asarray(filled)], stacked)  # noqa: B023
-        for n, run in zip(members, _runs(setting, own, here, sets, times, how), strict=False):
-            runs[n] = run
-    done = [run for run in runs if run is not None]
+    runs: dict[int, Integration] = {}
+    for sets, members in _alike(starts):
+        filled = np.asarray(members + members[:1] * (len(problems) - len(members)))
+        own, here = jax.tree.map(lambda x: x[filled], (stacked, starts))  # noqa: B023
+        runs |= dict(zip(members, _runs(setting, own, sets.pick(here), sets, times, how), strict=False))
+    done = [runs[n] for n in range(len(problems))]
     sums = as_arrays(error_sum(setting, how.method))
     paths: Overlaps = jax.tree.map(lambda *x: np.stack(x), *(run.values for run in done))
     values = np.asarray(family_risks(stacked, sums, paths))
@@ -119,31 +116,34 @@ def _starts(structure: Any, columns: list) -> Overlaps:
     return jax.vmap(lambda numbers: limit_overlaps(jax.tree.unflatten(structure, numbers)))(columns)
 
 
-def _alike(starts: list[Overlaps]) -> list[tuple[Crowds, list[int]]]:
+def _alike(starts: Overlaps) -> list[tuple[Crowds, list[int]]]:
     """The problems by which of their units are identical at the start."""
-    seen: dict[bytes, Crowds] = {}
+    count, parts = len(starts.Q), (starts.Q, starts.M, starts.a)
+    if all(np.array_equal(x, np.broadcast_to(x[:1], x.shape)) for x in parts):
+        return [(crowds(_lane(starts, 0)), list(range(count)))]
     groups: dict[bytes, tuple[Crowds, list[int]]] = {}
-    for n, start in enumerate(starts):
-        key = b"".join(np.asarray(x).tobytes() for x in (start.Q, start.M, start.a))
-        sets = seen[key] if key in seen else seen.setdefault(key, crowds(start))
+    for n in range(count):
+        sets = crowds(_lane(starts, n))
         groups.setdefault(sets.member.tobytes(), (sets, []))[1].append(n)
     return list(groups.values())
 
 
+def _lane(tree: Any, n: int) -> Any:
+    return jax.tree.map(lambda x: x[n], tree)
+
+
 def _runs(
-    setting: CommitteeOnePass, stacked: Any, starts: list[Overlaps], sets: Crowds, times: np.ndarray, how: How
+    setting: CommitteeOnePass, stacked: Any, starts: Overlaps, sets: Crowds, times: np.ndarray, how: How
 ) -> list[Integration]:
-    """The paths of all units. ``stacked`` is one setting whose numbers have an axis for the problems."""
-    small = [sets.pick(o) for o in starts]
+    """The paths of all units, from one unit of each set. Numbers of ``stacked`` have an axis for the problems."""
     sums = as_arrays(error_sum(setting, how.method, units=len(sets.first)))
-    rtol = np.full(len(starts), how.rtol)
+    rtol = np.full(len(starts.Q), how.rtol)
     if isinstance(sums, QuadratureSum):
-        lanes = [as_arrays(jax.tree.map(lambda x: x[n], stacked)) for n in range(len(starts))]  # noqa: B023
-        pairs = zip(lanes, small, strict=True)
-        rtol = np.asarray([tolerance(how.rtol, lane, sums, o, sets.copies) for lane, o in pairs])
+        lanes = [_lane((stacked, starts), n) for n in range(len(rtol))]
+        rtol = np.asarray([tolerance(how.rtol, as_arrays(lane), sums, o, sets.copies) for lane, o in lanes])
     runs = integrate_many(
         flow,
-        jax.tree.map(lambda *x: np.stack(x), *small),
+        starts,
         times,
         stacked,
         (sums, sets.copies),
@@ -187,9 +187,8 @@ def _light(sums: AbstractFieldSum) -> bool:
 def _errors(stacked: Any, sums: AbstractFieldSum, paths: Overlaps) -> list[float]:
     """The estimated errors of the moments along the paths; one constant unless they are a quadrature."""
     if isinstance(sums, QuadratureSum):
-        lanes = [jax.tree.map(lambda x: x[n], (stacked, paths)) for n in range(len(paths.Q))]  # noqa: B023
-        once = [jax.tree.map(lambda x: x[:, None], path) for _, path in lanes]
-        return [quadrature_error((as_arrays(q), sums), o, 0) for (q, _), o in zip(lanes, once, strict=True)]
+        lanes = [_lane((stacked, jax.tree.map(lambda x: x[:, :, None], paths)), n) for n in range(len(paths.Q))]
+        return [quadrature_error((as_arrays(lane), sums), path, 0) for lane, path in lanes]
     seen = np.any(np.all(np.isfinite(paths.Q), axis=(2, 3)), axis=1)
     return (sums.error(paths.Q, paths.a, 0.0) * seen).tolist()
 
