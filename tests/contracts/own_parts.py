@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -123,7 +122,6 @@ class SignSGD(ex.AbstractOnePass):
     clock_words: ClassVar[str] = "t = γ·step/√d"
 
     learning_rate: float
-    batch_size: int = eqx.field(static=True, default=1)
 
     def clock(self, problem, d):
         return self.learning_rate / np.sqrt(d)

@@ -49,7 +49,6 @@ class AbstractOnePass(AbstractAlgorithm):
     """What the rules with a fresh sample at every step share: everything but `move`."""
 
     learning_rate: eqx.AbstractVar[float]
-    batch_size: eqx.AbstractVar[int]
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
     chained: ClassVar[bool] = False  # has a chain of overlaps that is exact in law
 
@@ -60,6 +59,11 @@ class AbstractOnePass(AbstractAlgorithm):
     def remember(self, student: Any) -> Any:
         """What the rule remembers of earlier steps, before the first (None: nothing)."""
         return None
+
+    @property
+    def batch(self) -> int:
+        """Fresh samples in a step: the field ``batch_size``, or 1 for a rule that has none."""
+        return getattr(self, "batch_size", 1)
 
     @property
     def heated(self) -> bool:
@@ -93,7 +97,7 @@ class AbstractOnePass(AbstractAlgorithm):
 
     def sample(self, setting: OnePass, d: int, state: Learner, key: jax.Array) -> Sample:
         """All random numbers of one step."""
-        x, y = setting.draw(state.teacher, key, self.batch_size, d)
+        x, y = setting.draw(state.teacher, key, self.batch, d)
         return Sample(x, y, _normal_like(state.student, jax.random.fold_in(key, 2)) if self.heated else None)
 
     def step(self, setting: OnePass, d: int, run: Run, sample: Sample, n: jax.Array) -> Run:
@@ -109,7 +113,7 @@ class AbstractOnePass(AbstractAlgorithm):
 
     def samples(self, steps: np.ndarray, clock: float) -> np.ndarray:
         """How many samples were seen after so many steps."""
-        return steps * self.batch_size
+        return steps * self.batch
 
     def run(self, setting: OnePass, asked: Request) -> Seen:
         """Runs of the rule, seen at the asked steps."""
@@ -264,7 +268,7 @@ def state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:
     p, k = setting.student.units, 0 if setting.teacher is None else setting.teacher.units
     if asked.representation == "overlaps":
         return asked.replicas * (p + k) * 4 * (p + k) * 8
-    return 8 * asked.replicas * (3 * (p + k) * asked.d + rule.batch_size * (2 * asked.d + 4 * p))
+    return 8 * asked.replicas * (3 * (p + k) * asked.d + rule.batch * (2 * asked.d + 4 * p))
 
 
 def _smaller(setting: OnePass, asked: Request, chain: int | None) -> str:

@@ -67,8 +67,9 @@ class LayerwiseSGD(AbstractOnePass):
 
     def stages(self, clock):
         switch = round(float(self.switch_time) / float(clock))
-        rates: Any = (self.learning_rate, self.second_layer_rate, self.batch_size)
-        first, second = Stage(_Layer(*rates, True, self.interacting), switch), _Layer(*rates, False, True)
+        kappa, batch = self.second_layer_rate, self.batch_size
+        first = Stage(_Layer(self.learning_rate, kappa, batch, True, self.interacting), switch)
+        second = _Layer(self.learning_rate, kappa, batch, False, True)
         if self.penalty is None:
             return first, Stage(second)
         return first, Stage(second, once=partial(ridge_second_layer, jnp.asarray(self.penalty), self.ridge_samples))
