@@ -28,7 +28,6 @@ __all__ = [
     "Information",
     "Law",
     "Output",
-    "is_zero",
     "omega_line",
     "teacher_given_student",
     "weight_floor",
@@ -65,11 +64,6 @@ class Law(NamedTuple):
     def unfolded(self) -> "Law":
         """The law of an even channel, (y, omega) as likely as (y, -omega), from nodes for either."""
         return Law(*(jnp.stack(pair) for pair in ((self.y,) * 2, (self.w, -self.w), (self.weight / 2,) * 2)))
-
-
-def is_zero(value: Any) -> bool:
-    """True if the number is zero by declaration (a plain 0), not by accident (a traced array never is)."""
-    return isinstance(value, (int, float)) and value == 0
 
 
 class AbstractChannel(eqx.Module):

@@ -16,7 +16,8 @@ from limitlab.numerics.gauss.normal import (
     truncated_variance,
 )
 from limitlab.numerics.gauss.rules import REACH, graded_edges, half_line, normal_nodes, panel_nodes
-from limitlab.problems.channels.base import Information, Law, Output, is_zero, weight_floor
+from limitlab.numerics.trees import is_zero
+from limitlab.problems.channels.base import Information, Law, Output, weight_floor
 from limitlab.problems.channels.noisy import AbstractNoisyChannel, check_nonnegative
 from limitlab.problems.predictor import ORDER, TEACHER, Fields, Predictor
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
-from limitlab.problems.channels.base import AbstractChannel, is_zero
+from limitlab.numerics.trees import is_zero
+from limitlab.problems.channels.base import AbstractChannel
 
 __all__ = ["AbstractNoisyChannel", "check_nonnegative", "check_variance"]
 

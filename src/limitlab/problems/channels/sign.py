@@ -8,7 +8,8 @@ import numpy as np
 
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
-from limitlab.problems.channels.base import Information, Output, is_zero
+from limitlab.numerics.trees import is_zero
+from limitlab.problems.channels.base import Information, Output
 from limitlab.problems.channels.binary import BinaryChannel
 from limitlab.problems.channels.noisy import check_variance
 
