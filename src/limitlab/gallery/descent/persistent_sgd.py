@@ -137,8 +137,8 @@ def _draw(axes: "Axes", pair: "Sequence[xr.Dataset]", name: str, colour: str, ma
     mean, _ = average(limit[name].transpose("replica", "time").values)
     axes.plot(limit.time, mean, line, color=colour, lw=2 if line == ":" else 1.5)
     mean, error = average(sim[name].transpose("replica", "time").values)
-    assert error is not None
-    axes.errorbar(sim.time[SHOWN], mean[SHOWN], error[SHOWN], color=colour, **_points(marker))
+    bars = None if error is None else error[SHOWN]
+    axes.errorbar(sim.time[SHOWN], mean[SHOWN], bars, color=colour, **_points(marker))
 
 
 def _points(marker: str, line: str = "") -> dict:

@@ -85,7 +85,8 @@ def closed_field(setting: LabelledOnePass, widths: Widths, d: int, mirrored: boo
 
 def _field(activation: Activation, variances: jax.Array, mirrored: bool, values: bool) -> ClosedField:
     pieces = activation.pieces()
-    assert pieces is not None
+    if pieces is None:
+        raise TypeError(f"Closed gradients need an activation of straight lines; got {activation!r}.")
     level, tilt, places, bends = (x.tolist() for x in pieces)
     return ClosedField(level, tilt, tuple(places), tuple(bends), variances, mirrored, values)
 
