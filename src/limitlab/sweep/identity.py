@@ -22,7 +22,7 @@ from limitlab.spec import to_dict
 
 __all__ = ["NUMERICS_VERSION", "describe", "hash_of", "point_seed", "verb_name"]
 
-NUMERICS_VERSION = 1  # raised whenever a change of limitlab alters stored numbers by more than rounding
+NUMERICS_VERSION = 2  # raised whenever a change of limitlab alters stored numbers by more than rounding
 SHORT = 64  # numbers of an array that are written out; longer ones are known by their bytes
 
 
