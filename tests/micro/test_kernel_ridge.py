@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.micro.kernel_ridge import _composed, _data, _kernel_values, _levels, activation_kernel
+from limitlab.micro.kernel_ridge import _composed, _draw, _levels, _Sparse, _student_values, activation_kernel
 from limitlab.numerics.cube import cube_points, walsh
+from limitlab.problems.asked import Asked
 
 
 def problem(text="z1 + z1*z2", activation="shifted(tanh, 0.5)", variance=0.0):
@@ -30,7 +31,7 @@ def test_the_kernel_of_known_activations_is_the_known_one():
 
 def test_eigenvalues_and_the_composed_kernel_are_those_of_the_matrix_over_all_inputs():
     d, x = 6, cube_points(6)
-    values = _kernel_values(problem(), d, None)
+    values = _student_values(problem(), d)
     K = values[np.rint((d - x @ x.T) / 2).astype(int)]
     hat = walsh(K[0])  # row of the point (1, ..., 1): coefficients are the eigenvalues
     for mask in (0, 1, 0b11, 0b10101, 0b111111):
@@ -41,10 +42,10 @@ def test_eigenvalues_and_the_composed_kernel_are_those_of_the_matrix_over_all_in
 def test_risk_and_coefficients_are_those_over_all_inputs():
     d, n, penalty, one = 7, 40, 1e-3, problem(variance=0.2)
     found = ll.analysis.kernel_ridge(one, d, [n], penalty=penalty, replicas=2, seed=3)
-    values, every = _kernel_values(one, d, None), cube_points(d)
+    values, every = _student_values(one, d), cube_points(d)
     h = one.teacher.values[np.arange(2**d) % 4]
     for replica in range(2):
-        x, y, _ = _data(one, one.teacher, [0], n, d, 3, replica)
+        x, y, _ = _draw(_Sparse.of(one, Asked("a test"), d), [0], n, d, 3, replica)
         gram, cross = (values[np.rint((d - z @ x.T) / 2).astype(int)] for z in (x, every))
         f = cross @ np.linalg.solve(gram + n * penalty * np.eye(n), y)
         assert float(found.risk[0, replica]) == pytest.approx(np.mean((h - f) ** 2) / 2 + 0.1, rel=1e-9)

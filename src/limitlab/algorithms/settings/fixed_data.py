@@ -168,9 +168,9 @@ class Descent(_OneDirection):
     @staticmethod
     def describes(problem: Problem) -> bool:
         """True if one direction is all there is: nothing but m and q counts, at least in high dimension."""
-        single = problem.teacher is None or isinstance(problem.teacher, SingleIndex)
         spread = problem.inputs.normal or problem.inputs.signs
-        return single and spread and (problem.student is None or problem.student.linear)
+        alone = problem.student is None or problem.student.linear
+        return alone and spread and isinstance(problem.teacher, SingleIndex)
 
     @classmethod
     def _parsed(cls, problem: Problem, asked: Asked, spread: bool) -> Self:
