@@ -14,6 +14,7 @@ from limitlab.analysis.hermite import (
     information_exponent,
     sample_complexity_class,
 )
+from limitlab.numerics.gauss.fields import field_sum
 
 DEGREE = 24
 
@@ -119,7 +120,7 @@ def test_parseval_holds():
 def test_two_point_function_is_the_power_series_in_the_overlap(student, teacher):
     """I2 = sum_n c_n c*_n rho^n, against the library's own Gaussian moments."""
     rho = 0.35
-    sums = ll.states.field_sum(ll.activation(student), ll.activation(teacher), 1, 1)
+    sums = field_sum(ll.activation(student), ll.activation(teacher), 1, 1)
     direct = sums.values(jnp.asarray([[1.0, rho], [rho, 1.0]]), jnp.asarray([0.0, 1.0]))[0]
     series = np.sum(hermite_coefficients(student, 40) * hermite_coefficients(teacher, 40) * rho ** np.arange(41))
     assert series == pytest.approx(float(direct), abs=2e-8)  # tanh moments are a mixture, right to 1e-8
