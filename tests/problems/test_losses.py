@@ -163,7 +163,7 @@ FITTING = [
 ]
 
 
-@pytest.mark.parametrize(("loss", "fitting"), FITTING, ids=[str(loss) for loss, _ in FITTING])
+@pytest.mark.parametrize(("loss", "fitting"), FITTING, ids=[type(loss).__name__ for loss, _ in FITTING])
 def test_a_loss_knows_which_labels_it_fits(loss, fitting):
     assert {name for name, channel in CHANNELS.items() if loss.fits(channel) is None} == fitting
     for name in CHANNELS.keys() - fitting:
