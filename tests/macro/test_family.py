@@ -215,3 +215,9 @@ def test_the_arcsine_is_exact_to_rounding():
     x = np.concatenate([np.linspace(-1, 1, 2001), [0.5, np.nextafter(0.5, 1), 1e-300, -1e-9, 1 - 1e-16]])
     np.testing.assert_allclose(arcsine(jnp.asarray(x)), np.arcsin(x), rtol=5e-16, atol=0)
     assert float(arcsine(jnp.asarray(1.5))) == np.pi / 2
+
+
+def test_a_sweep_without_a_limit_takes_the_usual_one_for_all():
+    grid = {"algorithm.learning_rate": np.linspace(0.1, 0.8, 8).tolist()}
+    swept = [ll.sweep(ll.predict, committee(), grid, times=TIMES[:3], **x) for x in ({}, {"limit": ll.OverlapODE()})]
+    np.testing.assert_array_equal(swept[0].risk, swept[1].risk)

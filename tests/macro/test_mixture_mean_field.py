@@ -129,7 +129,7 @@ def clouds():
     runs = [ll.predict(problem, ll.MeanField(d=D, particles=80, seed=seed), TIMES) for seed in range(6)]
     setting = ll.RadialFlow(d=D).parsed(problem)
     units, weights, _ = start_units(setting, D, 8)
-    return setting, runs, follow(setting, D, TIMES, units, weights, 1e-9)
+    return problem, runs, follow(setting, D, TIMES, units, weights, 1e-9)
 
 
 def z_score(values, exact):
@@ -144,7 +144,8 @@ def test_clouds_follow_the_radial_flow(clouds):
     norms = [run.r.mean("particle").values[1:] for run in runs]
     # At 80 units a bias of order 1/80 is left in the norms; it is below their scatter over seeds.
     np.testing.assert_allclose(np.mean(norms, axis=0), (exact.units.r[:, :, 0] @ exact.weights)[1:], atol=2e-3)
-    slow = follow(clouds[0], D, TIMES / 2, *start_units(clouds[0], D, 4)[:2], 1e-8)
+    setting = ll.RadialFlow(d=D).parsed(clouds[0])
+    slow = follow(setting, D, TIMES / 2, *start_units(setting, D, 4)[:2], 1e-8)
     assert np.max(np.abs(z_score([run.risk.values for run in runs], slow.risk))) > 4
 
 

@@ -280,7 +280,6 @@ def test_a_grid_that_no_point_could_use_is_refused_before_the_first_call(grid, m
         ("simulate", {}, "needs a verb that takes a Problem"),
         (max, {}, "needs a verb that takes a Problem"),
         (ll.simulate, {"d": 10, "times": [0.1], "replica": 3}, "no argument 'replica'.*Did you mean 'replicas'"),
-        (ll.predict, {"times": [0.1]}, "predict needs limit"),
         (ll.simulate, {"times": [0.1]}, "simulate needs d"),
         (ll.simulate, {"d": 10, "times": [0.1], "store": 5}, "a folder or a Store; got 5"),
         (ll.simulate, {"d": 10, "times": [0.1], "progress": 3}, "a function of .*got 3"),

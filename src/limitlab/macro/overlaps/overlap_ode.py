@@ -19,7 +19,7 @@ from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
-from limitlab.results.schema import overlap_dataset
+from limitlab.results.schema import derived, overlap_dataset
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
 
 __all__ = ["OverlapODE"]
@@ -128,5 +128,5 @@ class OverlapODE(AbstractLimit):
     def many(self, problems: Sequence[Problem], times: Any) -> list[Point]:
         setting = self.setting(problems[0], Asked("OverlapODE"))
         results = solve_many(setting, problems, check_times(times), How(self.rtol, self.method, self.solver))
-        stamp = {"method": "OverlapODE", "reference": self.reference}
+        stamp = {"method": "OverlapODE", "reference": self.reference, **derived(problems[0], ("time",))}
         return [Point(x.variables, x.coords, {**stamp, **self.about(*x.made)}) for x in results]

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from limitlab.errors import InputError
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.predict import predict
+from limitlab.macro.predict import limit_of, predict
 from limitlab.micro import online_family
 from limitlab.micro.simulate import simulate
 from limitlab.problems.problem import Problem
@@ -44,9 +45,14 @@ def family_key(verb: Callable, problem: Problem, keywords: dict[str, Any]) -> Ha
             return online_family.family_key(problem, **keywords) if fitting else None
         except (TypeError, ValueError, OverflowError):  # whatever is wrong with them is said by the verb itself
             return None
-    limit = keywords.get("limit")
-    if verb is not predict or not isinstance(limit, AbstractLimit) or set(keywords) != {"limit", "times"}:
+    if verb is not predict or not {"times"} <= set(keywords) <= {"limit", "times"}:
         return None
+    limit = keywords.get("limit")
+    if not isinstance(limit, AbstractLimit):
+        try:
+            limit = limit_of(problem, limit)
+        except InputError:
+            return None
     return type(limit).kin(limit, problem)  # of the class: to bind it costs more than to call it
 
 
@@ -56,5 +62,6 @@ def family(
     """The points of problems of one `family_key`; only simulations look at the seeds."""
     if verb is simulate:
         return [table_of(result, name) for result in online_family.family(problems, seeds, **keywords)]
-    results = keywords["limit"].many(problems, np.asarray(keywords["times"], float))
+    limit = limit_of(problems[0], keywords.get("limit"))
+    results = limit.many(problems, np.asarray(keywords["times"], float))
     return [result if isinstance(result, Point) else table_of(result, name) for result in results]
