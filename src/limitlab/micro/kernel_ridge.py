@@ -20,6 +20,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre
+from limitlab.numerics.keys import Stream, stream
 from limitlab.numerics.machine import Progress, check_memory
 from limitlab.problems.activations import Activation
 from limitlab.problems.asked import Asked
@@ -219,8 +220,7 @@ def _levels(values: np.ndarray, degree: int) -> np.ndarray:
 
 def _draw(data: "_Sparse", masks: list[int], n: int, d: int, seed: int, replica: int):
     """Signs (n, d), labels, and the target's monomials (n, terms). Keys depend on (seed, replica, n) only."""
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 5), replica)
-    key_x, key_y = jax.random.split(jax.random.fold_in(key, n))
+    key_x, key_y = jax.random.split(jax.random.fold_in(stream(seed, Stream.KERNEL, replica), n))
     x = data.inputs.draw(key_x, n, d)
     clean = np.asarray(data.target.output((), x))
     x = np.sign(np.asarray(x))

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-__all__ = ["Stream", "keys_of", "stream"]
+__all__ = ["Stream", "keys_of", "root", "stream"]
 
 
 class Stream(enum.IntEnum):
@@ -18,13 +18,23 @@ class Stream(enum.IntEnum):
     START = 0  # overlaps, second layers and biases at time 0, in simulations and predictions alike
     STEPS = 1  # samples, labels and thermal noise of the steps
     FRAME = 2  # the orientation of weights of which only the overlaps are known
-    RIDGE = 3  # samples of a ridge fit of the second layer
+    RIDGE = 3  # samples of a ridge fit of the second layer; in predictions, the noise of a stochastic limit
+    NOISE = 3
     LOOK = 4  # test points, and random draws of a measurement
+    KERNEL = 5  # samples of a kernel method; in predictions, a cloud of units at time 0
+    CLOUD = 5
+    KICKS = 6  # in predictions: the thermal noise of a cloud
+    POOL = 7  # in predictions: the samples on which a cloud is seen
+
+
+def root(seed: Any, purpose: Stream) -> jax.Array:
+    """The key of one purpose, where there are no replicas."""
+    return jax.random.fold_in(jax.random.key(seed), int(purpose))
 
 
 def stream(seed: Any, purpose: Stream, replica: Any) -> jax.Array:
     """The key of one purpose and replica."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), int(purpose)), replica)
+    return jax.random.fold_in(root(seed, purpose), replica)
 
 
 def keys_of(seed: Any, purpose: Stream, replicas: jax.Array) -> jax.Array:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum
+from limitlab.numerics.keys import Stream, stream
 from limitlab.numerics.linalg import gram_factor
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import GaussianNoise
@@ -116,7 +117,7 @@ def realise(overlaps: Overlaps, key: jax.Array, d: int) -> Weights:
 
 def start_key(seed: int, replica: int | jax.Array) -> jax.Array:
     """The key from which replica ``replica`` of ``seed`` draws its start, in simulations and predictions alike."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 0), replica)
+    return stream(seed, Stream.START, replica)
 
 
 def begun(student: Committee, teacher: Committee, start: AbstractStart, key, d, sphere: bool) -> Overlaps:

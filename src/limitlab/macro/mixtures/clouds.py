@@ -18,6 +18,7 @@ from limitlab.errors import InputError
 from limitlab.macro.mixtures.closed import ClosedField, closed_field, closed_pull, closed_risk, has_closed_form
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull, sample_risk
 from limitlab.macro.mixtures.start import Units, draw_clouds
+from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.machine import check_memory
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.problems.inputs.labelled import Widths
@@ -101,7 +102,7 @@ def solve_mixture(setting: LabelledOnePass, clock: np.ndarray, plan: Plan) -> Mi
     flow, test = _make_flow(setting, plan, inputs.widths() if closed else None, images)
     start = draw_clouds(setting, plan.d, pairs, images, plan.seed)
     if noisy:
-        key = jax.random.fold_in(jax.random.key(plan.seed), 7)
+        key = root(plan.seed, Stream.POOL)
         clouds, status, end, steps = _noisy(flow, start, clock, plan.step, key)
         pace = {"step": plan.step}
     else:
@@ -129,7 +130,7 @@ def _make_flow(
     if widths is not None:
         first = second = test = closed_field(setting, widths, plan.d, mirrored=images == 1)
     else:
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(plan.seed), 6), 3)
+        keys = jax.random.split(root(plan.seed, Stream.KICKS), 3)
         first, second, test = (sample_field(setting, plan.d, plan.samples, key) for key in keys)
     trained = setting.trained and float(rule.second_layer_rate) > 0
     numbers = (

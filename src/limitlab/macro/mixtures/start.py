@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import gammaincinv, ndtri
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.numerics.keys import Stream, root
 from limitlab.problems.starts.neurons import Neurons
 
 __all__ = ["Units", "draw_clouds"]
@@ -32,7 +33,7 @@ class Units(NamedTuple):
 
 def draw_clouds(setting: LabelledOnePass, d: int, pairs: int, images: int, seed: int) -> Units:
     """Two clouds of so many pairs at time 0, with or without the second image of each."""
-    clouds = [_draw(setting, d, pairs, key) for key in jax.random.split(jax.random.fold_in(jax.random.key(seed), 5))]
+    clouds = [_draw(setting, d, pairs, key) for key in jax.random.split(root(seed, Stream.CLOUD))]
     a, b, theta = (np.stack(x)[:, None] for x in zip(*clouds, strict=True))
     signs = np.array([1.0, -1.0])[:images, None, None]
     a, b = (jnp.asarray(np.broadcast_to(x, (2, images, pairs))) for x in (a, b))

@@ -16,6 +16,7 @@ from limitlab.macro.overlaps.finite_size import finite_size_drift
 from limitlab.macro.overlaps.increments import increment_sum, noise_variance
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.fields import AbstractFieldSum
+from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
 from limitlab.numerics.ode.integrate import plus, runge_kutta_step
 from limitlab.numerics.trees import as_arrays
@@ -115,7 +116,7 @@ def _step(
 
 @eqx.filter_jit
 def _begin(setting: CommitteeOnePass, seed: Any, index: jax.Array, d: Any) -> tuple[Overlaps, jax.Array]:
-    stream = jax.random.fold_in(jax.random.key(seed), 3)  # 0: starts; 1, 2: simulate
+    stream = root(seed, Stream.NOISE)
     keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(index)
     return jax.vmap(lambda r: initial_overlaps(setting, start_key(seed, r), d))(index), keys
 
