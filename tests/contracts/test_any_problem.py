@@ -10,6 +10,8 @@ import limitlab as ll
 from limitlab.errors import InputError
 from limitlab.problems.asked import Asked
 
+pytestmark = pytest.mark.filterwarnings("ignore::limitlab.errors.RepresentationWarning")  # tanh on an even target
+
 STEPS, RUNS, HAND = 40, 96, 2000
 CLOCK = RATE / (WIDTH * D)
 DRAWN = [CASES[i] for i in np.random.default_rng(14).choice(len(CASES), 10, replace=False)]

@@ -168,16 +168,16 @@ class Shared(ll.OnlineSGD):
 
 
 @pytest.mark.parametrize(
-    ("rule", "words"),
+    ("rule", "time", "words"),
     [
-        (WrongClock(0.2), "half the learning rate"),
-        (ClockWithoutDimension(0.2), "twice the dimension"),
-        (Shared(0.2), "same seed"),
+        (WrongClock(0.2), 6.0, "half the learning rate"),
+        (ClockWithoutDimension(0.2), 0.6, "twice the dimension"),
+        (Shared(0.2), 0.6, "same seed"),
     ],
 )
-def test_wrong_algorithm(rule, words):
+def test_wrong_algorithm(rule, time, words):
     with pytest.raises(ContractError, match=words):
-        testing.check_algorithm(dataclasses.replace(LINE, algorithm=rule), time=0.6)
+        testing.check_algorithm(dataclasses.replace(LINE, algorithm=rule), time=time)
 
 
 class WrongRate(LinearFlow):

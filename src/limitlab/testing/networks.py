@@ -32,7 +32,7 @@ def check_inputs(inputs: AbstractInputs, d: int = 12) -> None:
     if inputs.signs and not np.allclose(np.abs(x), 1 / np.sqrt(d)):
         broken(inputs, "signs = True, but entries are not +-1/sqrt(d).")
     if inputs.normal:
-        w = np.random.default_rng(0).normal(size=(3, d))
+        w = np.concatenate([np.eye(1, d), np.random.default_rng(0).normal(size=(2, d))])  # an entry, sums
         for one in w:
             field = np.asarray(x) @ one / (np.linalg.norm(one) / np.sqrt(d))
             if stats.kstest(field, "norm").pvalue < 1e-5:
