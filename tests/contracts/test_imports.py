@@ -17,7 +17,6 @@ LATE = {
         "algorithms/gamp/gamp.py",
         "limitlab.algorithms.gamp.estimator",
     ): "scikit-learn, slow to import, is its base",
-    ("macro/overlaps/overlap_ode.py", "limitlab.macro.overlaps.family"): "the two know each other",
 }
 HELPERS = ("entry", "figures", "fits", "descent.success_curves")
 
