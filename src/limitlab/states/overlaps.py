@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from limitlab.errors import InputError
 from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum
 from limitlab.numerics.keys import Stream, stream
-from limitlab.numerics.linalg import gram_factor
+from limitlab.numerics.linalg import realised
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.networks import Committee
@@ -104,14 +104,7 @@ def realise(overlaps: Overlaps, key: jax.Array, d: int) -> Weights:
     W = sqrt(d) L U, L L^T = Omega, with U orthonormal rows of a random frame. For Gaussian inputs the law of all
     that follows depends on the start through Omega only, so this is as good as any other realisation.
     """
-    p, n = overlaps.Q.shape[0], overlaps.Q.shape[0] + overlaps.P.shape[0]
-    if d >= n:
-        factor = gram_factor(overlaps.omega)
-    else:  # fewer dimensions than fields: keep the d leading directions; the others vanish or it is refused
-        values, vectors = jnp.linalg.eigh(overlaps.omega)
-        factor = vectors[:, -d:] * jnp.sqrt(jnp.maximum(values[-d:], 0.0))
-    frame, _ = jnp.linalg.qr(jax.random.normal(key, (d, factor.shape[1])))
-    joint = jnp.sqrt(d) * factor @ frame.T
+    p, joint = overlaps.Q.shape[0], realised(overlaps.omega, key, d)
     return Weights(joint[:p], joint[p:], overlaps.a)
 
 
