@@ -7,15 +7,17 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from limitlab.micro.hypercube_measure import observe
-from limitlab.micro.hypercube_sgd import _keys, _plan, _starts
-from limitlab.micro.hypercube_steps import hypercube_step, signs
-from limitlab.micro.march import advance
-from limitlab.micro.steps import Run
 from timing import Table, best, together
 
 import limitlab as ll
-from limitlab.states.overlaps import start_key
+from limitlab.algorithms.loop import advance
+from limitlab.algorithms.one_pass.base import begin, stepper
+from limitlab.errors import InputError
+from limitlab.numerics.keys import Stream, keys_of
+from limitlab.numerics.trees import traced
+from limitlab.problems.asked import Asked
+from limitlab.states.fourier import observe
+from limitlab.states.run import Run
 
 TANH = "shifted(tanh, 0.5)"
 
@@ -35,23 +37,29 @@ def sparse(P: int, p: int, batch: int = 1, activation: str = TANH) -> ll.Problem
     )
 
 
+def live(problem: ll.Problem):
+    """(rule, setting), as the loop has them."""
+    return traced(problem.algorithm), problem.algorithm.setting(problem, Asked("a benchmark", InputError)).live()
+
+
 def start(problem: ll.Problem, d: int, replicas: int = 1) -> Run:
-    keys = jnp.stack([start_key(0, r) for r in range(replicas)])
-    net = _starts(problem.start, None, problem.student.width, d, keys)  # type: ignore[union-attr]
-    return Run(net, jnp.ones(replicas, bool), jnp.full(replicas, -1))
+    rule, setting = live(problem)
+    return Run.of(begin(setting, rule, d, 0, jnp.arange(replicas), "weights"), replicas)
 
 
 def full(problem: ll.Problem, d: int, steps: int, replicas: int = 1):
-    rule, keys, run = _plan(problem, 1.0).first, _keys(0, replicas).steps, start(problem, d, replicas)
-    return lambda: advance(hypercube_step, rule, jnp.asarray(float(d)), keys, run, jnp.asarray(0), jnp.asarray(steps))
+    both, keys = live(problem), keys_of(0, Stream.STEPS, jnp.arange(replicas))
+    run = start(problem, d, replicas)
+    return lambda: advance(stepper(None), both, d, keys, run, jnp.asarray(0), jnp.asarray(steps))
 
 
 def bare(problem: ll.Problem, d: int, steps: int, replicas: int = 1):
     """What no SGD can avoid: the random bits as signs, one product for the fields, one for the update."""
-    batch, keys, net = problem.algorithm.batch_size, _keys(0, replicas).steps, start(problem, d, replicas).state  # type: ignore[union-attr]
+    batch, keys = problem.algorithm.batch_size, keys_of(0, Stream.STEPS, jnp.arange(replicas))
+    net = start(problem, d, replicas).state.student.rows.swapaxes(1, 2)
 
     def one(W, key, n):
-        x = jax.lax.optimization_barrier(signs(jax.random.fold_in(key[0], n), batch, d, 2)[0])
+        x = jax.lax.optimization_barrier(problem.inputs.draw(jax.random.fold_in(key, n), batch, d))
         lam = 1e-9 * (x @ W)
         return W + (x.T * lam if batch == 1 else x.T @ lam)
 
@@ -59,7 +67,7 @@ def bare(problem: ll.Problem, d: int, steps: int, replicas: int = 1):
     def loop(W, last):
         return jax.lax.fori_loop(0, last, lambda n, W: jax.vmap(one, (0, 0, None))(W, keys, n), W)
 
-    return lambda: loop(net.W, jnp.asarray(steps))
+    return lambda: loop(net, jnp.asarray(steps))
 
 
 def ratios(table: Table) -> None:
@@ -95,9 +103,9 @@ def growth(table: Table) -> None:
 
 
 def look(problem: ll.Problem, d: int):
-    net, keys = start(problem, d).state, _keys(0, 1).look
-    values = jnp.asarray(problem.teacher.values)  # type: ignore[attr-defined]
-    return lambda: observe(problem.student.activation, values, net, keys, jnp.asarray(0))  # type: ignore[union-attr]
+    net, keys = start(problem, d).state.student, keys_of(0, Stream.LOOK, jnp.arange(1))
+    values = jnp.asarray(problem.teacher.values)
+    return lambda: observe(problem.student.activation, values, net, keys, jnp.asarray(0))
 
 
 def measurement(table: Table) -> None:

@@ -3,21 +3,24 @@
 import resource
 import sys
 import time
-from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from limitlab.micro.online_sgd import _advance
-from limitlab.micro.steps import Run, overlaps_step, weights_step
 from timing import Table, best, together
 
 import limitlab as ll
+from limitlab.algorithms.loop import advance
+from limitlab.algorithms.one_pass.base import begin, stepper
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import drift, flow
 from limitlab.numerics.ode.integrate import _solve
-from limitlab.numerics.trees import as_arrays
-from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, limit_overlaps, realise
+from limitlab.numerics.trees import as_arrays, traced
+from limitlab.problems.asked import Asked
+from limitlab.states.overlaps import Overlaps, error_sum, limit_overlaps
+from limitlab.states.run import Run
 
 
 def committee(activation: str, p: int, k: int, rate: float = 0.5) -> ll.Problem:
@@ -30,9 +33,12 @@ def committee(activation: str, p: int, k: int, rate: float = 0.5) -> ll.Problem:
     )
 
 
+ASKED = Asked("a benchmark", InputError)
+
+
 def ode_against_euler(table: Table) -> None:
-    problem = committee("erf", 4, 2)
-    live, sums, start = as_arrays(problem), error_sum(problem), limit_overlaps(problem)
+    setting = CommitteeOnePass.of(committee("erf", 4, 2), ASKED)
+    live, sums, start = as_arrays(setting), error_sum(setting), limit_overlaps(setting)
 
     @jax.jit
     def euler(start: Overlaps) -> Overlaps:
@@ -59,32 +65,28 @@ def ode_against_euler(table: Table) -> None:
 
 def bare_step(w, key, n):
     """What no weight-space SGD can avoid: d Gaussians, one product for the fields, one for the update."""
-    x = jax.random.normal(jax.random.fold_in(key, n), (1, w.W.shape[-1]))
-    return eqx.tree_at(lambda s: s.W, w, w.W + 1e-9 * (x @ w.W.T).T @ x)
+    x = jax.random.normal(jax.random.fold_in(key, n), (1, w.shape[-1]))
+    return w + 1e-9 * (x @ w.T).T @ x
 
 
 def sgd(table: Table, replicas: int = 16, steps: int = 400) -> None:
     p, k = 8, 2
     problem = committee("erf", p, k, rate=0.1)
-    live = as_arrays(problem)
+    rule, setting = traced(problem.algorithm), problem.algorithm.setting(problem, ASKED).live()
     keys = jax.random.split(jax.random.key(0), replicas)
 
-    def runs(d, by_weights):
-        start = jax.vmap(lambda q: initial_overlaps(live, q, float(d)))(keys)
-        state = jax.vmap(lambda o, q: realise(o, q, d))(start, keys) if by_weights else start
-        return Run(state, jnp.ones(replicas, bool), jnp.full(replicas, -1))
+    def runs(d, representation):
+        return Run.of(begin(setting, rule, d, 0, jnp.arange(replicas), representation), replicas)
 
     def direct(d):
-        run, dim = runs(d, True), jnp.asarray(float(d))
-        return lambda: _advance(weights_step, live, dim, keys, run, jnp.asarray(0), jnp.asarray(steps))
-
-    step = partial(overlaps_step, p + k)
+        run = runs(d, "weights")
+        return lambda: advance(stepper(None), (rule, setting), d, keys, run, jnp.asarray(0), jnp.asarray(steps))
 
     def reduced(d, n=20 * steps):
-        run, dim = runs(d, False), jnp.asarray(float(d))
-        return lambda: _advance(step, live, dim, keys, run, jnp.asarray(0), jnp.asarray(n))
+        run, dim = runs(d, "overlaps"), jnp.asarray(float(d))
+        return lambda: advance(stepper(p + k), (rule, setting), dim, keys, run, jnp.asarray(0), jnp.asarray(n))
 
-    weights = runs(1000, True).state
+    weights = runs(1000, "weights").state.student.rows
 
     @jax.jit
     def bare(w):
@@ -109,8 +111,8 @@ def sgd(table: Table, replicas: int = 16, steps: int = 400) -> None:
 def wide_right_hand_sides(table: Table) -> None:
     for activation in ("square", "erf", "relu"):
         p, k = 50, 2
-        problem = committee(activation, p, k)
-        sums, start, live = error_sum(problem), limit_overlaps(problem), as_arrays(problem)
+        setting = CommitteeOnePass.of(committee(activation, p, k), ASKED)
+        sums, start, live = error_sum(setting), limit_overlaps(setting), as_arrays(setting)
         call = eqx.filter_jit(lambda o, sums=sums, live=live: drift(live, sums, o))
         seconds = best(lambda call=call, start=start: call(start).Q, repeats=3)
         used = call.lower(start).compile().compiled.memory_analysis().temp_size_in_bytes
