@@ -15,6 +15,7 @@ from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
 from limitlab.macro.committees.particles import Cloud, cloud_risk, drift, interaction
 from limitlab.macro.overlaps.drift import drift as overlap_drift
 from limitlab.macro.overlaps.overlap_ode import OverlapODE
+from limitlab.macro.predict import predict
 from limitlab.numerics.gauss.rules import gegenbauer_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.trees import as_arrays
@@ -152,7 +153,7 @@ def test_a_single_unit_follows_overlap_ode_exactly():
     start = OverlapStart(Q=[[1.0]], M=[[0.3]], P=[[1.2]])
     problem = make(1, 1, "square", start=start, trained=True, spherical=True, second_layer_rate=0.5)
     times = np.array([0.0, 0.5, 3.0, 20.0])
-    one, two = OverlapODE().solve(problem, times), HighDimMeanField().solve(problem, times)
+    one, two = predict(problem, OverlapODE(), times), predict(problem, HighDimMeanField(), times)
     assert np.max(np.abs(one.risk - two.risk)) < 1e-7
     assert np.max(np.abs(one.M.values - two.M.values)) < 1e-7
     assert np.max(np.abs(one.a.values - two.a.values)) < 1e-7
@@ -240,7 +241,7 @@ def test_average_over_xi_is_the_mean_of_overlap_ode_over_random_orthogonal_parts
 
 def test_error_of_the_rule_in_xi_is_reported():
     problem = make(p=2, k=1, f="relu")
-    coarse, fine = (HighDimMeanField(d=6, nodes=nodes).solve(problem, np.array([0.0])) for nodes in (2, 24))
+    coarse, fine = (predict(problem, HighDimMeanField(d=6, nodes=nodes), np.array([0.0])) for nodes in (2, 24))
     true = abs(float(coarse.risk[0] - fine.risk[0]))
     assert fine.attrs["quadrature_error"] < 1e-6 < coarse.attrs["quadrature_error"]
     assert true > 0
@@ -264,8 +265,8 @@ def nesting(p, d, xi, seeds=range(2)):
         Omega = weights @ weights.T / d
         start = OverlapStart(Q=Omega[:p, :p], M=Omega[:p, p:], P=Omega[p:, p:])
         problem = make(p, f="square", start=start)
-        truth = OverlapODE(rtol=1e-6).solve(problem, TIMES)
-        found = HighDimMeanField(d=d if xi == "random" else None, rtol=1e-6).solve(problem, TIMES)
+        truth = predict(problem, OverlapODE(rtol=1e-6), TIMES)
+        found = predict(problem, HighDimMeanField(d=d if xi == "random" else None, rtol=1e-6), TIMES)
         errors.append(np.max(np.abs(found.risk.values - truth.risk.values)))
     return np.mean(errors)
 
@@ -314,7 +315,7 @@ def test_same_seed_starts_where_overlap_ode_starts():
 
 def test_result_carries_its_labels_and_what_was_dropped():
     problem = make(p=2, k=1, f=shifted("tanh", 0.3), start=InformedStart(0.4), learning_rate=0.5, batch_size=2)
-    result = HighDimMeanField(rtol=1e-5).solve(problem, np.array([0.0, 1.0]))
+    result = predict(problem, HighDimMeanField(rtol=1e-5), np.array([0.0, 1.0]))
     assert result.risk.dims == ("time",)
     assert result.M.dims == ("time", "particle", "teacher")
     assert result.q.dims == ("time", "particle")
@@ -333,7 +334,7 @@ def test_random_second_layer_without_d_is_sampled_by_particles():
     with pytest.raises(LimitUndefinedError, match=r"particles=None.*Give a number of particles"):
         HighDimMeanField().check(problem)
     HighDimMeanField(particles=64).check(problem)
-    result = HighDimMeanField(particles=64).solve(problem, np.array([0.0]))
+    result = predict(problem, HighDimMeanField(particles=64), np.array([0.0]))
     assert set(result.a.values[0]) == {-1.0, 1.0}
     assert result.attrs["particle_is"] == "a crowd of units"
 
