@@ -68,6 +68,9 @@ class Store:
                 raise InputError(f"There is {what} at {self.path}. Make one with limitlab sweep ... --out {path}.")
             self._make(marker)
         self.id = self._identity(marker)
+        with contextlib.suppress(OSError):  # a store that may only be read is read as it is
+            for name in FOLDERS:  # empty ones get lost on the way through archives and git
+                (self.path / name).mkdir(exist_ok=True)
 
     def _make(self, marker: Path) -> None:
         if self.path.exists() and not self.path.is_dir():
