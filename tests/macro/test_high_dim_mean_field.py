@@ -305,7 +305,7 @@ def test_sampled_particles_have_the_law_of_the_start():
 def test_same_seed_starts_where_overlap_ode_starts():
     problem = make(p=4, f="square", start=RandomStart(P=P))
     _, cloud, _ = HighDimMeanField(d=20, seed=7)._cloud(problem)
-    full = jax.jit(lambda: OverlapODE(d=20, seed=7).start(problem, 0))()
+    full = OverlapODE(d=20, seed=7).start(problem, 0)
     assert np.max(np.abs(cloud.m - full.M)) < 1e-15
     assert np.max(np.abs(cloud.q - jnp.diagonal(full.Q - full.M @ np.linalg.inv(P) @ full.M.T))) < 1e-14
 
