@@ -232,7 +232,7 @@ def test_progress_is_reported_up_to_the_last_step():
 
 
 def test_a_second_simulation_of_the_same_shape_compiles_nothing():
-    from limitlab.micro.online_sgd import _advance
+    from limitlab.algorithms.loop import advance as _advance
 
     problem = committee(p=2, k=2)
     ll.simulate(problem, 50, [0.1], replicas=3, seed=1, representation="overlaps")

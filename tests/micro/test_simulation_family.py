@@ -79,7 +79,7 @@ def test_who_may_be_in_a_family():
         family_key(one, 10_000, TIMES),  # large enough to fill the processor
         family_key(one, 100, [1e7]),  # long enough to be kept one by one
         family_key(one, 100.0, TIMES),
-        family_key(committee(weight_decay=0.1), 20, TIMES),  # refused, and not for the others' sake
+        family_key(committee(temperature=0.1), 20, TIMES),  # draws noise of its own
         family_key(one, 100, TIMES, representation="pictures"),
         family_key(ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), algorithm=ll.GAMP()), 100, TIMES),
     ):

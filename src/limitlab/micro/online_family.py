@@ -89,6 +89,7 @@ def family(
     ]
     steps = np.stack([one.clocked[1] for one in asked])  # (problem, time)
     live = _stacked(list(zip(rules, settings, strict=True)))
+    live = eqx.tree_at(lambda both: both[0].temperature, live, None)  # none is heated: no noise is drawn
     columns = chain_columns(settings[0], rules[0], asked[0])
     dim = d if columns is None else jnp.asarray(float(d))
     starts = _begin(live, d, jnp.asarray(seeds), jnp.arange(replicas), representation)

@@ -124,7 +124,7 @@ class AbstractOnePass(AbstractAlgorithm):
         needed = state_bytes(setting, self, asked) + seen_bytes(setting, asked)
         check_memory(needed, _smaller(setting, asked, chain))
         live, rule = setting.live(), traced(self)
-        start = begin(live, rule, d, asked.seed, index, asked.representation)
+        start = begin(live, rule, d, jnp.asarray(asked.seed), index, asked.representation)  # traced: compiled once
         view = view_of(setting, asked, start, keys_of(asked.seed, Stream.LOOK, index))
         seen, run = _follow(live, rule, asked, Run.of(start, asked.replicas), view, chain)
         gone = after_the_end(run, asked.clocked[1])

@@ -60,7 +60,7 @@ class OnlineSGD(AbstractOnePass):
 
     @property
     def heated(self):
-        return not is_zero(self.temperature)
+        return self.temperature is not None and not is_zero(self.temperature)
 
     @property
     def on_sphere(self):
