@@ -98,16 +98,17 @@ def _directions(setting: OnePass, start: Any) -> int:
 
 def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
     """Test points of every replica with their labels, without noise if that is averaged exactly."""
-    made = []
+    made, data = [], np.asarray(jax.random.key_data(keys))
     for r in range(len(keys)):
-        tests = setting.inputs.test_points(jax.random.fold_in(keys[r], 0), test_count(d), d)
+        key = jax.random.wrap_key_data(jnp.asarray(data[r]))  # an index of keys would be compiled
+        tests = setting.inputs.test_points(key, test_count(d), d)
         y: Any = tests.y
         if setting.teacher is not None:
             y = setting.teacher.output(jax.tree.map(lambda x: x[r], start.teacher), tests.x)  # noqa: B023
         if not setting.clean:
-            y = setting.channel.sample(jax.random.fold_in(keys[r], 1), y)
+            y = setting.channel.sample(jax.random.fold_in(key, 1), y)
         made.append(Points(tests.x, y, tests.mirrored))
-    return jax.tree.map(lambda *x: jnp.stack(x), *made)
+    return jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *made)
 
 
 def seen_bytes(setting: OnePass, asked: Request) -> int:
