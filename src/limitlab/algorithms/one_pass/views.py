@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.one_pass.setting import OnePass
@@ -100,7 +99,7 @@ def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
     """Test points of every replica with their labels, without noise if that is averaged exactly."""
     made, data = [], np.asarray(jax.random.key_data(keys))
     for r in range(len(keys)):
-        key = jax.random.wrap_key_data(jnp.asarray(data[r]))  # an index of keys would be compiled
+        key = jax.random.wrap_key_data(jax.device_put(data[r]))  # an index of keys would be compiled
         tests = setting.inputs.test_points(key, test_count(d), d)
         y: Any = tests.y
         if setting.teacher is not None:
@@ -108,7 +107,7 @@ def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
         if not setting.clean:
             y = setting.channel.sample(jax.random.fold_in(key, 1), y)
         made.append(Points(tests.x, y, tests.mirrored))
-    return jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *made)
+    return jax.tree.map(lambda *x: jax.device_put(np.stack(x)), *made)
 
 
 def seen_bytes(setting: OnePass, asked: Request) -> int:
