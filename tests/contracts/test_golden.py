@@ -23,10 +23,12 @@ CHANGED = dict.fromkeys(
         "sgd_mixture_anisotropic",
         "sgd_mixture_noisy",
         "sgd_custom_inputs",
+        "laws_of_units",
     ),
     "one step for all inputs: hypercube and labelled inputs draw from other streams",
 )
-LOOSE = {"thresholds": 1e-8}  # where a curve is flat: rounding 1e-16 of its height moves the place of a maximum by 1e-8
+# What is new on purpose: names of points follow the version of the numerics, results carry their clock.
+APART = {"sweep_with_a_store": {"names"}, "saved_and_loaded": {"attrs"}}
 QUICK = (
     "sgd_weights_erf",
     "sgd_overlaps_erf",
@@ -59,13 +61,15 @@ def golden() -> dict[str, dict[str, np.ndarray]]:
 def test_the_numbers_of_a_case_are_what_they_were(name):
     if name in CHANGED:
         pytest.skip(CHANGED[name])
-    worst, words = compare(golden()[name], run([name], lambda *_: None)[name])
-    assert worst <= LOOSE.get(name, ROUNDING), "; ".join(words[:5])
+    old, new = golden()[name], run([name], lambda *_: None)[name]
+    old, new = ({key: x for key, x in one.items() if key not in APART.get(name, ())} for one in (old, new))
+    worst, words = compare(old, new)
+    assert worst <= ROUNDING, "; ".join(words[:5])
 
 
 def test_every_case_is_kept():
     assert set(golden()) == set(CASES)
-    assert set(QUICK) | set(CHANGED) | set(LOOSE) <= set(CASES)
+    assert set(QUICK) | set(CHANGED) | set(APART) <= set(CASES)
 
 
 def test_a_changed_number_is_seen():
