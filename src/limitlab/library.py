@@ -155,21 +155,27 @@ def wide_phase_retrieval(sample_ratio: float = 3.0, width: int = 20, step: float
 
 
 def merged_staircase(
-    target: str = "z1 + z1*z2 + z1*z2*z3 + z1*z2*z3*z4", width: int = 100, step_noise: float = 0.02
+    target: str = "z1 + z1*z2 + z1*z2*z3 + z1*z2*z3*z4",
+    width: int = 100,
+    step_noise: float = 0.02,
+    second_layer_scale: float = 1.0,
+    second_layer_rate: float = 1.0,
 ) -> Problem:
     r"""A two-layer network learning a sparse target of the hypercube (Abbe, Boix-Adsera, Misiakiewicz 2022).
 
     The talk has x of signs +-1, w ~ N(0, I/d), a step eta on (y - f) and time eta * step. Ours is x/sqrt(d) and
     w sqrt(d), the same fields; eta = gamma/(p d), so that ``step_noise`` = d eta = gamma/p and the time is ours. Both
-    layers are trained from a ~ Uniform[-1, 1], with tanh(x + 1): tanh itself is odd and learns no even term.
+    layers are trained from a ~ Uniform[-1, 1] times ``second_layer_scale``, with tanh(x + 1): tanh itself is odd and
+    learns no even term. At scale 1 and rate 1 the coefficients stop short of 1; a second layer that starts larger or
+    moves faster lets all of them arrive.
     """
     return Problem(
         inputs=Hypercube(),
         teacher=SparseTarget(target),
         student=Committee(width=width, activation="shifted(tanh, 1.0)", second_layer="trained"),
         loss=SquareLoss(),
-        start=RandomStart(second_layer="uniform"),
-        algorithm=OnlineSGD(learning_rate=step_noise * width),
+        start=RandomStart(second_layer="uniform", second_layer_scale=second_layer_scale),
+        algorithm=OnlineSGD(learning_rate=step_noise * width, second_layer_rate=second_layer_rate),
     )
 
 

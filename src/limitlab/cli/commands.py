@@ -233,8 +233,10 @@ def run(
       limitlab run staircase
       limitlab run plateau --out plateau
     """
-    from limitlab.gallery import run_entry
+    from limitlab.gallery import ENTRIES, run_entry
 
+    if name in ENTRIES:
+        typer.echo(f"{name}: about {ENTRIES[name].seconds:.0f} s on two quiet cores", err=True)
     with Bar(f"run {name}", progress) as bar:
         verdict = run_entry(name, Path("limitlab-runs") / name if out is None else out, bar)
     say(verdict.text.rstrip())

@@ -54,7 +54,7 @@ def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> Ab
     if teacher is None:
         blocks = setting.inputs.blocks(d)
         units = len(asked.clocked[0]) * asked.replicas * student.width * (1 if blocks is None else 2)
-        moves = student.second_layer == "trained" or student.output_weights is not None or setting.start.various
+        moves = student.second_layer == "trained" or student.output_weights is not None or not setting.start.one_layer
         kept = ("r", "b", *(["a"] if moves else [])) if units <= MODEST else ()
         return RadiiView(tests(), blocks, kept, floor, words)
     if isinstance(teacher, SparseTarget):

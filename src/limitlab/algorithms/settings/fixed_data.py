@@ -297,7 +297,7 @@ class WideDescent(PhaseData):
             )
         needed = "a random start (Problem.start=RandomStart() with a second layer of ones, no P)"
         start = asked.part(problem.start, RandomStart, needed, "Use this one.")
-        if start.second_layer != "ones" or start.P is not None:
+        if not start.one_layer or start.P is not None:
             asked.refuse(needed, start, "Use this one.")
         needed = "Problem.algorithm=GradientDescent(learning_rate=..., spherical=False)"
         rule = asked.part(problem.algorithm, AbstractDescent, needed, "Set it.")

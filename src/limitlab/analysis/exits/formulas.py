@@ -92,8 +92,8 @@ def plateau_in(setting: CommitteeOnePass, asked: Asked, *, random_start: bool = 
         fail('a student with second_layer="fixed"', student.second_layer)
     if not algorithm.spherical:
         fail("OnlineSGD(spherical=True)", "spherical=False")
-    if start.random_layer and student.output_weights is None:
-        fail('a start with second_layer="ones"', repr(start.random_layer))
+    if not start.one_layer and student.output_weights is None:
+        fail('a start with second_layer="ones" of scale one', str(start).replace("\n", ""))
     Q, _, P = (np.asarray(x) for x in start.limit(student.width, 1))
     if not (np.allclose(np.diag(Q), 1) and np.allclose(P, 1)):
         came = f"Q_ii = {np.diag(Q).tolist()}, P = {P.tolist()}"

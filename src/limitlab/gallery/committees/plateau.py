@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY", "problems"]
 
-WIDTHS, RATE, TILT = (2, 3), {2: 1.5, 3: 1.0}, 0.2
-TIMES = {p: np.concatenate([np.arange(0, 3, 0.25), np.linspace(3, end, 30)]) for p, end in ((2, 40), (3, 30))}
-D, REPLICAS = 2000, 64
+WIDTHS, RATE, TILT = (2, 3), {2: 1.5, 3: 1.0}, 0.05
+TIMES = {p: np.concatenate([np.arange(0, 3, 0.25), np.linspace(3, end, 30)]) for p, end in ((2, 64), (3, 52))}
+D, REPLICAS = 8000, 32  # fluctuations of order d^-1/2 must be small beside the tilt
 TILTS = [1e-2, 1e-3, 1e-4, 1e-5]
 LONG = np.linspace(0, 300, 301)
 
@@ -91,6 +91,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
             error = some.std("replica", ddof=1) / np.sqrt(some.sizes["replica"])
             panel.errorbar(some["time"], some.mean("replica"), error, fmt="o", color=colour, ms=4, capsize=2)
         panel.plot(ode["time"], ode["risk"], color="0.4", ls="--", label="risk")
+        panel.axvspan(3, 16, color="0.93", zorder=0)
+        panel.text(9.5, 0.95, "plateau", fontsize="small", color="0.4", ha="center", va="top")
         panel.errorbar([], [], [], fmt="o", color="black", ms=4, label=f"SGD, d = {D} (lines: ODE)")
         style_axes(panel, x="time t = γ·step/(p·d)", y="overlap M, risk")
         panel.set_title(f"p = k = {p}: M grows together, then apart", fontsize="medium", loc="left")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY", "problems"]
 
-RATIOS = np.linspace(0.2, 2.0, 73)
+RATIOS = np.linspace(0.2, 2.0, 181)
 RUNS = (0.5, 1.0, 1.3, 1.8)
 D, REPLICAS, ITERATIONS = 2000, 16, 40
 
@@ -126,9 +126,9 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     for axes in (left, right):
         for x, word in ((t.information, "possible"), (t.algorithmic, "easy")):
             axes.axvline(x, color="0.5", lw=0.8)
-            height = 0.42 if axes is left else -0.56
-            axes.text(x, height, f" {word}\n {x:.4f}", fontsize="small", color="0.35", va="top")
-        axes.legend(fontsize="small", frameon=False, loc="lower right" if axes is left else "lower left")
+            height, side = (0.3, "right" if word == "possible" else "left") if axes is left else (-0.56, "left")
+            axes.text(x, height, f" {word} \n {x:.4f} ", fontsize="small", color="0.35", va="top", ha=side)
+        axes.legend(fontsize="small", frameon=False, ncol=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     style_axes(left, x="samples per weight α = n/d", y="overlap m with the truth")
     style_axes(right, x="samples per weight α = n/d", y="free entropy per weight")
     fig.suptitle("Binary perceptron: perfect learning is possible before it is easy")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY", "best_law", "problem"]
 
-D, DELTA, REPLICAS, DRAWS = 40, 0.4, 8, 48  # below the critical delta: the best law is one sphere
+D, DELTA, REPLICAS, DRAWS = 40, 0.4, 24, 48  # below the critical delta: the best law is one sphere
 WIDTHS = (25, 50, 100, 200, 400)
 TIMES = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.5])
 STEP_NOISE, BATCH = 1e-2, 100  # d eta/b = 1e-4: noise of the steps adds less than 2 % to the excess at N = 400

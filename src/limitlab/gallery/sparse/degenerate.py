@@ -137,13 +137,15 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         axes.set_yscale("log")
         axes.set_ylim(1e-9 if axes is right else 1e-5, 4)
     left.errorbar([], [], [], fmt="o", color="0.3", ms=4, label=f"SGD, d = p = {D}, {REPLICAS} runs (latent part)")
-    left.plot([], [], color="0.3", ls=":", lw=1.2, label="floor of the third target")
-    left.legend(fontsize="small", frameon=False, loc="lower left")
+    left.plot([], [], color=palette[2], ls=":", lw=1.2, label="floor of the third target, d → ∞")
+    left.text(
+        0.12, 1e-4, "at d = 100 no start\nis symmetric, and SGD\nleaves trap and floor", fontsize="small", color="0.35"
+    )
+    left.legend(fontsize="small", frameon=False, ncol=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     style_axes(left, x="time t = γ·step/(p·d)", y="risk (half the mean square error)", title="Both layers together")
     style_axes(
         right, x="ridge penalty of the second layer", y="risk", title=f"First layer to t = {SWITCH:g}, then ridge"
     )
-    right.invert_xaxis()
     fig.suptitle("Symmetric staircases: a floor, a trap, and a twin without it (dimension-free flow, tanh(x + 1/2))")
     return fig
 

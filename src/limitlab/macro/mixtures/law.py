@@ -57,7 +57,7 @@ class Radial(NamedTuple):
     def output_weight(self) -> float:
         """The second layer, where it is one fixed number."""
         a = self.one_pass.student.output_weights
-        return 1.0 if a is None else float(a[0])
+        return float(self.one_pass.neurons.layer_scale if a is None else a[0])
 
 
 class RadialUnits(NamedTuple):

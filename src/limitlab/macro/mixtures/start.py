@@ -65,8 +65,9 @@ def _second_layer(neurons: Neurons, u: np.ndarray) -> np.ndarray:
     given, law = neurons.given, neurons.layer
     if given is not None:
         return np.sort(given)[np.minimum((u * len(given)).astype(int), len(given) - 1)]
+    scale = float(neurons.layer_scale)
     if law == "rademacher":
-        return np.where(u < 0.5, -1.0, 1.0)
+        return np.where(u < 0.5, -scale, scale)
     if law == "uniform":
-        return 2 * u - 1
-    return ndtri(u) if law == "gaussian" else np.ones_like(u)
+        return scale * (2 * u - 1)
+    return scale * ndtri(u) if law == "gaussian" else np.full_like(u, scale)

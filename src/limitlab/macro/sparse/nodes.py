@@ -39,15 +39,19 @@ def second_layer_nodes(neurons: Neurons, level: int) -> tuple[np.ndarray, np.nda
         values, counts = np.unique(neurons.given, return_counts=True)
         even = bool(np.array_equal(values, -values[::-1]) and np.array_equal(counts, counts[::-1]))
         return values, counts / counts.sum(), even, True
+    scale = float(neurons.layer_scale)
     if neurons.layer == "ones":
-        return np.ones(1), np.ones(1), False, True
+        return np.array([scale]), np.ones(1), False, True
     if neurons.layer == "rademacher":
-        return np.array([-1.0, 1.0]), np.array([0.5, 0.5]), True, True
+        return np.array([-scale, scale]), np.array([0.5, 0.5]), True, True
     gaussian = neurons.layer == "gaussian"
-    a, w = _panels(level, FARTHEST if gaussian else 1.0)
+    if not gaussian and scale > 1:  # few units are slow, and all panels count alike
+        a, w = panel_nodes(np.linspace(0.0, 1.0, level + 1), ORDER)
+    else:
+        a, w = _panels(level, FARTHEST if gaussian else 1.0)
     w = w * (np.exp(-(a**2) / 2) if gaussian else 1.0)
     a, w = np.concatenate([-a[::-1], a]), np.concatenate([w[::-1], w])
-    return a, w / w.sum(), True, False
+    return scale * a, w / w.sum(), True, False
 
 
 def start_nodes(setting: SparseOnePass, level: int) -> Nodes:
@@ -91,6 +95,7 @@ def _sobol(neurons: Neurons, P: int, d: int, particles: int, seed: int) -> Nodes
     points = sobol_points(P + 2, half, np.random.default_rng(seed))
     if neurons.given is None and neurons.layer in ("uniform", "gaussian"):
         a = 2 * points[:, 0] - 1 if neurons.layer == "uniform" else ndtri(points[:, 0])
+        a = float(neurons.layer_scale) * a
     else:
         values, shares, _, _ = second_layer_nodes(neurons, 1)
         a = values[np.minimum(np.searchsorted(np.cumsum(shares), points[:, 0]), len(values) - 1)]

@@ -111,9 +111,9 @@ class AbstractStart(eqx.Module):
         return False
 
     @property
-    def various(self) -> bool:
-        """True if the units' second layers differ."""
-        return False
+    def one_layer(self) -> bool:
+        """True if the second layer starts as ones."""
+        return True
 
     def network(
         self, key: jax.Array, frame: jax.Array, student: "Committee", teacher: "AbstractTeacher | None", d: int

@@ -37,6 +37,8 @@ class RandomStart(AbstractStart):
         The norm of w is about scale * sqrt(d).
     second_layer
         "ones", "rademacher", "uniform" on [-1, 1] or "gaussian".
+    second_layer_scale
+        The number by which the second layer is multiplied: 20 makes "uniform" one on [-20, 20].
     bias_scale
         Biases, if the student has them, start as N(0, bias_scale^2).
     """
@@ -44,16 +46,26 @@ class RandomStart(AbstractStart):
     joint: ClassVar[bool] = True
     reference: ClassVar[tuple[str, ...]] = ("benarous2021online",)  # overlaps of order d^-1/2 and the time they cost
     alone: ClassVar[bool] = True
+    ADDED: ClassVar[tuple[str, ...]] = ("second_layer_scale",)
 
     scale: float = 1.0
     sphere: bool = eqx.field(static=True, default=False)
     second_layer: str = eqx.field(static=True, default="ones")
     P: np.ndarray | None = eqx.field(converter=optional_matrix, default=None)
     bias_scale: float = 0.0
+    second_layer_scale: float = 1.0
 
     def __check_init__(self):
         check_number("RandomStart", "bias_scale", self.bias_scale, low=0, remedy="Use 0 to start without biases.")
         check_number("RandomStart", "scale", self.scale, low=0, open_low=True, remedy="Use a positive scale.")
+        check_number(
+            "RandomStart",
+            "second_layer_scale",
+            self.second_layer_scale,
+            low=0,
+            open_low=True,
+            remedy="Use 1 for a second layer of order one.",
+        )
         check_choice("RandomStart", "second_layer", self.second_layer, SECOND_LAYERS)
         if self.P is not None:
             check_teacher_gram("RandomStart", self.P)
@@ -83,6 +95,9 @@ class RandomStart(AbstractStart):
         return self.bias_scale * jax.random.normal(key, (p,))
 
     def draw_second_layer(self, key, p):
+        return self.second_layer_scale * self._layer(key, p)
+
+    def _layer(self, key, p):
         if self.second_layer == "rademacher":
             return jax.random.rademacher(key, (p,), dtype=float)
         if self.second_layer == "uniform":
@@ -92,8 +107,8 @@ class RandomStart(AbstractStart):
         return jnp.ones(p)
 
     @property
-    def various(self):
-        return self.second_layer != "ones"
+    def one_layer(self):
+        return self.second_layer == "ones" and float(self.second_layer_scale) == 1.0
 
     @property
     def random(self) -> bool:
@@ -112,7 +127,9 @@ class RandomStart(AbstractStart):
         return self.P is None
 
     def neurons(self, student):
-        return Neurons(self.scale, self.sphere, self.second_layer, student.output_weights, self.bias_scale)
+        return Neurons(
+            self.scale, self.sphere, self.second_layer, student.output_weights, self.bias_scale, self.second_layer_scale
+        )
 
     def direction(self, key, teacher, spherical):
         w = self.scale * jax.random.normal(key, teacher.shape)
