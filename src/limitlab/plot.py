@@ -49,6 +49,7 @@ POSITIVE = ("risk", "train_loss", "generalisation_error", "mse")  # may be drawn
 NAMED_CURVES = 8  # a panel with more curves draws them thin and does not name each
 DRAWN_CURVES = 60  # and of still more it draws so many, spread evenly
 DRAWN_POINTS = 40  # markers of one simulated curve, at most
+SAME = 1e-6  # of the largest value: entries that differ by less are drawn as one line
 LOG_DECADES = 1.5  # a risk that spans more is drawn on a logarithmic axis
 
 
@@ -202,14 +203,23 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
     note, values, named = "", [], {}
     if "term" in arrays[0][1].dims:
         arrays, note = _largest_terms(arrays)
-    for source, array in arrays:
-        curves = _curves(array)
-        total, values = len(curves), [*values, *(curve.mean for curve in curves)]
-        if total > DRAWN_CURVES:
-            curves = [curves[i] for i in np.linspace(0, total - 1, DRAWN_CURVES).astype(int)]
-            note = f" ({DRAWN_CURVES} of {total} entries)"
-        for number, curve in enumerate(curves):
-            colour, word = _colour(name, curve.entry, number, total, source)
+    drawn = [(source, array, _curves(array)) for source, array in arrays]
+    first = {} if "term" in arrays[0][1].dims else _alike([(s, curves) for s, _, curves in drawn])
+    for source, array, curves in drawn:
+        values = [*values, *(curve.mean for curve in curves)]
+        curves = [curve for curve in curves if source.simulated or first.get(curve.entry, curve.entry) == curve.entry]
+        total = len(set(first.values())) or len(curves)
+        if len(curves) > DRAWN_CURVES:
+            note = f" ({DRAWN_CURVES} of {len(curves)} entries)"
+            curves = [curves[i] for i in np.linspace(0, len(curves) - 1, DRAWN_CURVES).astype(int)]
+        order = list(dict.fromkeys(first.get(curve.entry, curve.entry) for curve in curves))
+        for curve in curves:
+            leader = first.get(curve.entry, curve.entry)
+            number = order.index(leader)
+            colour, word = _colour(name, leader, number, total, source)
+            more = list(first.values()).count(leader) - 1
+            if word is not None and more > 0 and total <= NAMED_CURVES:
+                word += f" and {more} alike"
             if "term" in array.dims and total > 1:
                 word = str(array["term"].values[curve.entry[0]])
             if word is not None:
@@ -228,6 +238,20 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
     if named:
         handles = [_handle(color=colour, linewidth=2, label=word) for word, colour in named.items()]
         axes.legend(handles=handles, fontsize="small", frameon=False)
+
+
+def _alike(drawn: "list[tuple[Source, list[Curve]]]") -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Entry -> the first entry that every prediction without scatter draws in the same place; {} if there is none."""
+    sure = [curves for source, curves in drawn if not source.simulated and curves[0].error is None]
+    if not sure or any([c.entry for c in curves] != [c.entry for c in sure[0]] for _, curves in drawn):
+        return {}
+    paths = np.array([[np.nan_to_num(curve.mean) for curve in curves] for curves in sure])
+    size = np.max(np.abs(paths), initial=0.0)
+    first: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for i, curve in enumerate(sure[0]):
+        same = (j for j in range(i) if np.max(np.abs(paths[:, i] - paths[:, j])) <= SAME * size)
+        first[curve.entry] = first[sure[0][j].entry] if (j := next(same, None)) is not None else curve.entry
+    return first
 
 
 def _largest_terms(arrays: "list[tuple[Source, xr.DataArray]]") -> "tuple[list[tuple[Source, xr.DataArray]], str]":

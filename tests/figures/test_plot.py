@@ -163,6 +163,22 @@ def test_each_of_few_entries_has_its_colour_and_name_and_simulation_and_predicti
     assert len(panels(plot(ODE))["Q"].lines) == 3  # Q is symmetric: three entries of four
 
 
+def test_entries_that_the_theory_puts_in_one_place_are_one_line_and_one_name():
+    even, odd = np.linspace(0.2, 0.4, len(TIMES)), np.linspace(0.0, 0.1, len(TIMES))
+    M = np.where(np.eye(4, 2)[None] + np.eye(4, 2, -2)[None] > 0, even[:, None, None], odd[:, None, None])
+    ode = result("OverlapODE", 4, replicas=1, replicated=False)
+    ode["M"] = (ode["M"].dims, M + 1e-12 * np.arange(8).reshape(4, 2))
+    sim = result("simulate (weights)", 4, d=50)
+    axes = panels(plot(sim, ode, variables="M"))["M"]
+    words = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert words == ["$M_{0,0}$ and 3 alike", "$M_{0,1}$ and 3 alike"]
+    assert len([line for line in axes.lines if line.get_linestyle() == "-"]) == 2
+    assert len(axes.containers) == 8  # of the simulation every entry is seen
+    ode["M"] = (ode["M"].dims, M + 1e-3 * np.arange(8).reshape(4, 2))  # control: different, however little
+    axes = panels(plot(sim, ode, variables="M"))["M"]
+    assert len(axes.get_legend().get_texts()) == 8
+
+
 def test_many_entries_are_drawn_thin_counted_and_not_named_one_by_one():
     axes = panels(plot(result("OverlapODE", p=20, k=3, replicas=1, replicated=False)))
     assert len(axes["Q"].lines) == DRAWN_CURVES
