@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.micro.online_family import WORTH, asked_key, asked_many
 from limitlab.numerics.checks import check_integer, check_times, whole_steps
 from limitlab.numerics.machine import Progress
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.results.points import in_families
 from limitlab.results.schema import dataset
 from limitlab.states.request import Request
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 
+@in_families(WORTH, asked_key, asked_many)
 def simulate(
     problem: Problem,
     d: int,
@@ -80,7 +83,15 @@ def simulate(
         clock = float(rule.clock(problem, d))
         asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, progress, clock)
     seen = rule.run(setting, asked)
-    return dataset(problem, seen.variables, seen.coords, method=seen.method, reference=seen.reference, attrs=seen.attrs)
+    return dataset(
+        problem,
+        seen.variables,
+        seen.coords,
+        method=seen.method,
+        reference=seen.reference,
+        attrs=seen.attrs,
+        declared=seen.declared,
+    )
 
 
 def _whole(d):

@@ -52,6 +52,13 @@ class AbstractOnePass(AbstractAlgorithm):
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
     chained: ClassVar[bool] = False  # has a chain of overlaps that is exact in law
 
+    def __init_subclass__(cls, **keywords):
+        """Who changes a step or the run has no chain of the rule that it was made from, unless it says so."""
+        super().__init_subclass__(**keywords)
+        own = {"move", "sample", "step", "stages", "run", "remember"} & set(vars(cls))
+        if own and "chained" not in vars(cls):
+            cls.chained = False
+
     @abstractmethod
     def move(self, setting: OnePass, d: int, state: Learner, gradient: Any, sample: Sample, n: jax.Array) -> Learner:
         """The state after step n, from the gradient of the loss, the mean over the batch."""
