@@ -4,9 +4,10 @@ from typing import Any
 
 from limitlab.numerics.checks import check_number
 from limitlab.problems.asked import Asked
+from limitlab.problems.base import AbstractStudent
 from limitlab.problems.problem import Problem
 
-__all__ = ["SPHERE", "check_fresh", "check_normal", "check_rate"]
+__all__ = ["SPHERE", "check_fresh", "check_normal", "check_rate", "check_sphere"]
 
 SPHERE = ("benarous2021online", "arnaboldi2023escaping")  # of rules that keep the norm of the weights
 
@@ -40,3 +41,10 @@ def check_normal(problem: Problem, asked: Asked) -> None:
             problem.inputs,
             "The fields of other inputs are not normal in general.",
         )
+
+
+def check_sphere(student: AbstractStudent, spherical: bool, asked: Asked) -> None:
+    """Refuse a student that a spherical rule cannot put on the sphere."""
+    words = student.off_sphere() if spherical else None
+    if words is not None:
+        asked.refuse(*words)

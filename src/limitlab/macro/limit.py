@@ -39,8 +39,8 @@ class AbstractLimit(eqx.Module):
         stand in the limit itself; `solve` then hands them to `dataset` as ``declared=self.variables``.
     """
 
-    reference: ClassVar[str]
-    rate: ClassVar[dict[str, float]]
+    reference: ClassVar[str] = ""
+    rate: ClassVar[dict[str, float]] = {}
     axis: ClassVar[str] = "time"
     variables: ClassVar[dict[str, Variable]] = {}
 

@@ -101,7 +101,12 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
         times = check_times(times)
     elif times is not None:
         raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
-    return chosen.solve(setting, times)
+    answer = chosen.solve(setting, times)
+    if not hasattr(answer, "data_vars"):
+        raise InputError(
+            f"{name}.solve must return a Dataset of the schema, made by limitlab.extending.dataset; got {answer!r}."
+        )
+    return answer
 
 
 def limit_of(problem: Problem, limit: Any) -> AbstractLimit:

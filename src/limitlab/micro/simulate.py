@@ -6,13 +6,13 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.micro.online_family import WORTH, asked_key, asked_many
-from limitlab.numerics.checks import check_integer, check_times, whole_steps
+from limitlab.numerics.checks import check_integer, check_number, check_times, whole_steps
 from limitlab.numerics.machine import Progress
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import in_families
 from limitlab.results.schema import dataset
-from limitlab.states.request import Request
+from limitlab.states.request import Request, Seen
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -80,9 +80,17 @@ def simulate(
             raise InputError(f"{by} needs the times at which to report. Add times=numpy.linspace(0, 10, 51).")
         times = check_times(times)
         setting = rule.setting(problem, Asked(by, InputError))
-        clock = float(rule.clock(problem, d))
+        clock = check_number(
+            type(rule).__name__,
+            "clock",
+            float(rule.clock(problem, d)),
+            low=0,
+            remedy="It is the time per step.",
+        )
         asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, progress, clock)
-    seen = rule.run(setting, asked)
+    seen = Asked(f"{by}: `run`", InputError).part(
+        rule.run(setting, asked), Seen, "to return limitlab.extending.Seen", "Fill one with what was seen."
+    )
     return dataset(
         problem,
         seen.variables,

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.checks import SPHERE
+from limitlab.algorithms.checks import SPHERE, check_sphere
 from limitlab.algorithms.loop import advance, march
 from limitlab.algorithms.one_pass.chain import overlaps_step
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
@@ -100,7 +100,9 @@ class AbstractOnePass(AbstractAlgorithm):
         return "DimensionFree" if problem.teacher is not None and problem.teacher.latent else "OverlapODE"
 
     def setting(self, problem, asked) -> OnePass:
-        return OnePass.of(problem, asked)
+        setting = OnePass.of(problem, asked)
+        check_sphere(setting.student, self.on_sphere, asked)
+        return setting
 
     def sample(self, setting: OnePass, d: int, state: Learner, key: jax.Array) -> Sample:
         """All random numbers of one step."""

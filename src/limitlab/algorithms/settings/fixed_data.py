@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import equinox as eqx
 
 from limitlab.algorithms.base import AbstractFit
-from limitlab.algorithms.checks import check_normal
+from limitlab.algorithms.checks import check_normal, check_sphere
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.errors import LimitUndefinedError
@@ -210,6 +210,7 @@ class NetworkDescent(eqx.Module):
         ratio = _ratio(problem, asked)
         student = Committee(width=1, activation="linear") if problem.student is None else problem.student
         parts = OnePass.of(dataclasses.replace(problem, sample_ratio=None, student=student), asked)
+        check_sphere(student, rule.spherical, asked)
         if student.squares:
             parts = dataclasses.replace(parts, loss=parts.loss.of_squares())
         return cls(problem, rule, parts, ratio)
