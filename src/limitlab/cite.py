@@ -89,4 +89,4 @@ def _of_limits(limit: Any) -> list[str]:
 def _declared(part: Any) -> list[str]:
     own = getattr(part, "references", None)
     reference: Any = own() if callable(own) and not isinstance(part, type) else getattr(part, "reference", None)
-    return [reference] if isinstance(reference, str) else list(reference or ())
+    return ([reference] if reference else []) if isinstance(reference, str) else list(reference or ())

@@ -4,19 +4,25 @@ The abstract classes themselves are public names (``limitlab.AbstractLoss`` and 
 what you wrote.
 """
 
+from limitlab.algorithms.descent.rule import AbstractDescentRule
 from limitlab.algorithms.one_pass.base import AbstractOnePass
 from limitlab.algorithms.one_pass.setting import Sample
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import Pace, Points, Response
 from limitlab.problems.channels.base import Law, Output
-from limitlab.problems.losses.base import Proximal
+from limitlab.problems.inputs import AbstractLabelledInputs
+from limitlab.problems.losses.base import AbstractConvexLoss, Proximal
 from limitlab.problems.networks import Network
 from limitlab.problems.priors.base import Posterior
-from limitlab.results.schema import Variable, dataset
+from limitlab.results.schema import dataset
 from limitlab.states.request import Request, Seen
 from limitlab.states.run import Learner
+from limitlab.states.view import Variable
 
 __all__ = [
+    "AbstractConvexLoss",
+    "AbstractDescentRule",
+    "AbstractLabelledInputs",
     "AbstractOnePass",
     "Asked",
     "Law",

@@ -138,6 +138,18 @@ class SignSGD(ex.AbstractOnePass):
         return ex.Learner(moved, state.teacher)
 
 
+class WatchedSGD(SignSGD):
+    """The same, and a number that nobody else reports: how much the risk has fallen since the start."""
+
+    def run(self, setting, asked):
+        seen = super().run(setting, asked)
+        dims, risk = seen.variables["risk"]
+        return seen._replace(
+            variables={**seen.variables, "fall": (dims, risk[0] - risk)},
+            declared={"fall": ex.Variable(("time", "replica"), "by how much the risk has fallen")},
+        )
+
+
 class LinearFlow(ll.AbstractLimit):
     """Risk of one linear unit under one-pass SGD on a linear teacher: a line of the overlap equations."""
 

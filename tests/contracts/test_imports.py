@@ -1,6 +1,8 @@
-"""Where modules of ours may be imported: at the top of a file, and by the gallery only as a user would."""
+"""Where modules may be imported: at the top of a file, by the gallery only as a user would. No caches by identity."""
 
 import ast
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,8 @@ LATE = {
         "limitlab.algorithms.gamp.estimator",
     ): "scikit-learn, slow to import, is its base",
 }
+# Who may import by name: the lazy namespace, what looks for the classes of the package, entries that are drawn alone.
+BY_NAME = {"_lazy.py", "spec/kinds.py", "gallery/__init__.py"}
 HELPERS = ("entry", "figures", "fits", "descent.success_curves")
 
 
@@ -51,6 +55,98 @@ def test_modules_of_ours_are_imported_at_the_top():
 
 def test_no_exception_is_left_over():
     assert set(LATE) - late_of_ours() == set()
+
+
+def test_only_third_parties_are_imported_late():
+    """They may be slow to load, or not there. What costs nothing stands at the top."""
+    for file in FILES:
+        where = file.relative_to(SRC).as_posix()
+        late = {module.split(".")[0] for module in late_imports(ast.parse(file.read_text()))}
+        assert where.startswith("cli/") or not late & set(sys.stdlib_module_names), where
+
+
+def by_name(tree: ast.AST) -> bool:
+    """Whether modules are imported by a text, which no list of imports shows."""
+    named = {getattr(node, "attr", getattr(node, "id", None)) for node in ast.walk(tree)}
+    return bool(named & {"import_module", "__import__"})
+
+
+def test_modules_are_imported_by_name_in_three_places():
+    found = {file.relative_to(SRC).as_posix() for file in FILES if by_name(ast.parse(file.read_text()))}
+    assert {where for where in found if not where.startswith("cli/")} == BY_NAME
+
+
+# --- layers ----------------------------------------------------------------------------------------------------
+
+CONTRACTS = {
+    contract["name"]: contract
+    for contract in tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+}
+
+
+def test_every_room_has_its_layer_and_the_two_roads_are_apart():
+    layers = [
+        {room.strip().removeprefix("limitlab.") for room in layer.split("|")}
+        for layer in CONTRACTS["arrows go one way"]["layers"]
+    ]
+    rooms = {path.stem for path in SRC.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert set().union(*layers) == rooms - {"__init__"}
+    assert any({"micro", "macro"} <= layer for layer in layers)  # a bar between two says: neither imports the other
+
+
+def test_all_that_integrates_goes_through_one_door():
+    contract = CONTRACTS["one door to the integrators"]
+    behind = {f"limitlab.numerics.ode.{path.stem}" for path in (SRC / "numerics" / "ode").glob("*.py")}
+    door = {"limitlab.numerics.ode.__init__", "limitlab.numerics.ode.integrate"}
+    assert set(contract["forbidden_modules"]) == behind - door
+    above = {f"limitlab.{path.parent.name}" for path in SRC.glob("*/__init__.py")} - {"limitlab.numerics"}
+    assert set(contract["source_modules"]) == above
+
+
+# --- nothing is kept by identity ---------------------------------------------------------------------------------
+
+CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "deque"}
+# (file, name) of what is filled while the program runs, and (file, function) of what asks for an id; with the reason.
+FILLED = {("cli/screen.py", "_live"): "the console that draws a bar just now"}
+IDENTITY = {("numerics/gauss/terms.py", "_moment"): "a memo of one call, which keeps what it knows by id"}
+
+
+def kept(tree: ast.Module) -> Iterator[str]:
+    """Names of a module that begin as empty containers: caches and registers, filled at run time."""
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            value, targets = node.value, node.targets if isinstance(node, ast.Assign) else [node.target]
+            empty = ast.unparse(value) in ("{}", "[]")
+            if isinstance(value, ast.Call):
+                empty = ast.unparse(value.func).rpartition(".")[2] in CONTAINERS and not value.args[1:]
+                empty = empty and not (value.args and isinstance(value.args[0], ast.Call))
+            if empty:
+                yield from (ast.unparse(target) for target in targets)
+
+
+def by_identity(tree: ast.Module) -> Iterator[str]:
+    """Functions that ask for the id of something."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+            if any(isinstance(call.func, ast.Name) and call.func.id == "id" for call in calls):
+                yield function.name
+
+
+def test_no_module_keeps_what_it_met_and_nothing_is_known_by_its_identity():
+    trees = {file.relative_to(SRC).as_posix(): ast.parse(file.read_text()) for file in FILES}
+    assert {(where, name) for where, tree in trees.items() for name in kept(tree)} == set(FILLED)
+    assert {(where, name) for where, tree in trees.items() for name in by_identity(tree)} == set(IDENTITY)
+
+
+def test_what_is_kept_is_seen():
+    for text in ("_a = {}", "_a: dict[int, int] = {}", "_a = weakref.WeakKeyDictionary()", "_a = defaultdict(list)"):
+        assert list(kept(ast.parse(text))) == ["_a"]
+    assert not list(kept(ast.parse('TABLE = {"a": 1}\nB = dict(zip(x, y))\nC = ()')))
+    assert list(by_identity(ast.parse("def f(x):\n    return cache[id(x)]"))) == ["f"]
+    assert by_name(ast.parse("importlib.import_module(x)"))
 
 
 def gallery_breaches(source: str) -> list[str]:

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from own_parts import Corner, Cubic, Laplace, Linear, LinearFlow, LogCosh, Rounded, SignSGD, Uniform
+from own_parts import Corner, Cubic, Laplace, Linear, LinearFlow, LogCosh, Rounded, SignSGD, Uniform, WatchedSGD
 
 import limitlab as ll
 from limitlab import testing
@@ -52,6 +52,19 @@ def test_a_part_of_ones_own_goes_through_the_verbs(kind, tmp_path):
     swept = ll.sweep(ll.simulate, problem, {rate: [0.1, 0.2]}, d=16, times=TIMES, replicas=2, seed=0)
     assert set(swept.status.values.ravel().tolist()) == {"ok"} and swept.risk.sizes[rate] == 2
     assert ll.spec_hash(problem) == ll.spec_hash(dataclasses.replace(BASE, **OWN[kind])) != ll.spec_hash(BASE)
+
+
+def test_a_rule_of_ones_own_declares_what_only_it_reports(tmp_path):
+    problem = dataclasses.replace(BASE, algorithm=WatchedSGD(0.2))
+    sim = ll.simulate(problem, 16, TIMES, replicas=4)
+    np.testing.assert_array_equal(sim.fall, (sim.risk[0] - sim.risk).T)
+    assert sim.fall.attrs["long_name"] == "by how much the risk has fallen"
+    assert sim.attrs["declared"] == {"fall": {"dims": ["time", "replica"], "long_name": sim.fall.attrs["long_name"]}}
+    assert ll.load(ll.save(sim, tmp_path / "sim.nc")).identical(sim)
+    assert ll.compare(sim, sim.assign(fall=sim.fall + 0.0), variables="fall").agrees
+    assert "fall" in {axis.get_title() or axis.get_ylabel() for axis in ll.plot(sim, variables="fall").axes}
+    swept = ll.sweep(ll.simulate, problem, {"algorithm.learning_rate": [0.1, 0.2]}, d=16, times=TIMES, replicas=4)
+    np.testing.assert_array_equal(swept.fall, swept.risk.isel(time=[0]).values - swept.risk)
 
 
 def test_a_limit_of_ones_own_goes_through_the_verbs():

@@ -144,3 +144,5 @@ def test_every_limit_has_a_case():
 def test_limits(limit):
     problem, made, times = PREDICTED[limit]
     testing.check_limit(made, problem, times)
+    told = ll.predict(problem, made, times)
+    assert {str(name) for name in told.data_vars} <= set(made.variables)  # it declares what it reports

@@ -66,3 +66,11 @@ def test_every_verb_is_looked_at():
 )
 def test_a_named_class_is_seen(text):
     assert names_in(text) & concrete()
+
+
+def test_a_sweep_knows_no_verb_by_name():
+    """It asks the verb what it can do (`families`, `cost`); a user's verb may say the same of itself."""
+    for path in sorted((SOURCE / "sweep").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        taken = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        assert not taken & {"simulate", "predict"}, path

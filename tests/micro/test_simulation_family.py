@@ -1,18 +1,19 @@
 """Small simulations side by side in one compiled march are what each is alone."""
 
 import dataclasses
-import sys
+import functools
 
+import jax
 import numpy as np
 import pytest
 
 import limitlab as ll
 from cases import committee, spread
 from limitlab.micro.online_family import family, family_key
+from limitlab.results.points import families_of, in_families
 from limitlab.sweep.storage.store import Store
 
 TIMES = [0.0, 0.3, 1.0]
-FAMILIES = sys.modules["limitlab.sweep.engine.families"]  # the verb sweep hides its package
 START = ll.InformedStart(overlap=0.3)
 
 
@@ -25,6 +26,11 @@ CASES = {
     "sphere, batches": (spread(spherical=True, batch_size=2), "overlaps"),
     "batches by weights": (spread(batch_size=3, p=3, k=1), "weights"),
 }
+
+
+def worth(patch, smallest):
+    """So few simulations are worth a call."""
+    patch.setattr(ll.simulate, "families", dataclasses.replace(families_of(ll.simulate), smallest=smallest))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -92,7 +98,7 @@ def test_a_sweep_uses_it_and_loses_nothing_by_it(tmp_path, monkeypatch):
     calls = []
     counted = lambda *a, **k: calls.append(len(a[0])) or family(*a, **k)  # noqa: E731
     monkeypatch.setattr("limitlab.micro.online_family.family", counted)
-    monkeypatch.setattr(FAMILIES, "MANY", 20)
+    worth(monkeypatch, 20)
     grid = {"algorithm.learning_rate": np.linspace(0.2, 0.8, 5), "channel.variance": [0.0, 0.1, 0.2, 0.3], "d": [8, 9]}
     keywords = {"times": TIMES, "replicas": 2, "seed": 4}
     base = committee(p=1, k=1, variance=0.1, start=START)
@@ -121,9 +127,56 @@ def test_a_sweep_uses_it_and_loses_nothing_by_it(tmp_path, monkeypatch):
 
 def test_a_refused_member_is_refused_alone(monkeypatch):
     """The others are computed together all the same."""
-    monkeypatch.setattr(FAMILIES, "MANY", 8)
+    worth(monkeypatch, 8)
     rates = [*np.linspace(0.1, 0.8, 9), -1.0]
     found = ll.sweep(ll.simulate, committee(start=START), {"algorithm.learning_rate": rates}, d=10, times=TIMES)
     assert found.status.values[:, 0].tolist() == ["ok"] * 9 + ["failed"]
     assert np.isnan(found.risk.values[-1]).all()
     assert np.isfinite(found.risk.values[:-1]).all()
+
+
+def test_a_verb_of_ones_own_may_do_many_and_a_wrapper_does_not_pass_for_what_it_wraps(monkeypatch):
+    """A verb is asked how it does many points; none is known by its name."""
+    calls = []
+
+    def many(problems, seeds, keywords):
+        calls.append(len(problems))
+        return [rate(problem) for problem in problems]
+
+    @in_families(4, lambda problem, keywords: "all", many)
+    def rate(problem):
+        return 2 * problem.algorithm.learning_rate
+
+    grid = {"algorithm.learning_rate": [0.1, 0.2, 0.3, 0.4, 0.5]}
+    assert ll.sweep(rate, committee(), grid).rate.values.tolist() == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert calls == [8]  # filled up to a power of two
+
+    @functools.wraps(ll.simulate)  # carries all attributes of simulate
+    def twice(problem, **keywords):
+        return ll.simulate(problem, **keywords).assign(a=1.0)
+
+    worth(monkeypatch, 4)
+    assert families_of(twice) is None is families_of(functools.partial(ll.simulate, d=10))
+    found = ll.sweep(twice, committee(start=START), grid, d=10, times=TIMES)
+    assert found.a.values.tolist() == [1.0] * 5
+
+
+def test_a_rule_that_changes_a_step_has_no_chain_and_no_family():
+    """Unless it says so: overlaps and calls of many problems would follow the rule that it was made from."""
+
+    class Half(ll.OnlineSGD):
+        def move(self, setting, d, state, gradient, sample, n):
+            return super().move(setting, d, state, jax.tree.map(lambda g: g / 2, gradient), sample, n)
+
+    class Named(ll.OnlineSGD):
+        pass
+
+    problem, half, named = (
+        dataclasses.replace(committee(start=START), algorithm=rule(0.5)) for rule in (ll.OnlineSGD, Half, Named)
+    )
+    assert family_key(problem, 20, TIMES) is not None is not family_key(named, 20, TIMES)
+    assert family_key(half, 20, TIMES) is None
+    slow = ll.simulate(dataclasses.replace(problem, algorithm=ll.OnlineSGD(0.25)), 20, [0.0, 0.5])
+    np.testing.assert_allclose(ll.simulate(half, 20, [0.0, 1.0]).Q[-1], slow.Q[-1])
+    with pytest.raises(ll.errors.InputError, match="follows OnlineSGD"):
+        ll.simulate(half, 20, TIMES, representation="overlaps")

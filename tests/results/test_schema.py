@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from limitlab.results.schema import (
     SCHEMA_VERSION,
     STATUSES,
     VARIABLES,
-    Variable,
     dataset,
     declared_in,
     overlap_dataset,
@@ -23,6 +23,7 @@ from limitlab.results.schema import (
 )
 from limitlab.spec import from_json, spec_hash
 from limitlab.states.overlaps import Overlaps
+from limitlab.states.view import Variable, assembled
 
 PROBLEM = ll.Problem(teacher=ll.Committee(width=2), student=ll.Committee(width=3))
 TIMES = np.asarray([0.0, 0.5, 2.0])
@@ -179,10 +180,34 @@ def test_validate_reads_what_dataset_writes_and_refuses_the_rest():
         validate(old)
 
 
-def test_the_page_on_the_schema_names_every_dimension_and_variable():
+def rows(title):
+    """The rows of a table of the page on the schema: cells by name; words may have bars in them."""
     page = (Path(__file__).parents[2] / "docs" / "schema.md").read_text()
-    missing = [name for name in (*RESERVED_DIMENSIONS, *VARIABLES) if f"| `{name}` |" not in page]
-    assert not missing
+    section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    columns = 2 if title == "Dimensions" else 3
+    lines = [line[1:].rstrip(" |").split("|", columns - 1) for line in section.splitlines() if line.startswith("| `")]
+    return {name.strip(" `"): tuple(cell.strip() for cell in cells) for name, *cells in lines}
+
+
+def test_the_page_on_the_schema_is_the_schema():
+    """Names, dimensions and words: what macrostates declare is exactly what readers are told."""
+    assert rows("Dimensions") == {name: (words,) for name, words in RESERVED_DIMENSIONS.items()}
+    assert rows("Variables") == {name: (", ".join(v.dims), v.long_name) for name, v in VARIABLES.items()}
+
+
+def test_a_name_is_described_once():
+    class One:
+        variables: ClassVar = {"x": Variable((), "an x")}
+
+    class Refers:
+        variables: ClassVar = {**One.variables, "y": Variable((), "a y")}
+
+    class Again:
+        variables: ClassVar = {"x": Variable((), "an x")}
+
+    assert list(assembled(One, Refers)) == ["x", "y"]
+    with pytest.raises(TypeError, match="'x' of Again is described elsewhere"):
+        assembled(One, Again)
 
 
 # --- what the parts of a problem tell a result --------------------------------------------------------------

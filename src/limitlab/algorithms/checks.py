@@ -1,10 +1,13 @@
-"""What rules check alike, and cite alike."""
+"""What rules and settings check alike, and cite alike."""
 
 from typing import Any
 
 from limitlab.numerics.checks import check_number
+from limitlab.problems.asked import Asked
+from limitlab.problems.base import AbstractStudent
+from limitlab.problems.problem import Problem
 
-__all__ = ["SPHERE", "check_rate"]
+__all__ = ["SPHERE", "check_fresh", "check_normal", "check_rate", "check_sphere"]
 
 SPHERE = ("benarous2021online", "arnaboldi2023escaping")  # of rules that keep the norm of the weights
 
@@ -18,3 +21,30 @@ def check_rate(rule: Any) -> None:
         open_low=True,
         remedy="Use a positive learning rate.",
     )
+
+
+def check_fresh(problem: Problem, asked: Asked) -> None:
+    """Refuse a fixed data set."""
+    if problem.sample_ratio is not None:
+        asked.refuse(
+            "a fresh sample at every step (Problem.sample_ratio=None)",
+            f"sample_ratio={problem.sample_ratio}",
+            "For a fixed data set use a rule and a limit at fixed n/d instead.",
+        )
+
+
+def check_normal(problem: Problem, asked: Asked) -> None:
+    """Refuse inputs whose fields are not normal."""
+    if not problem.inputs.normal:
+        asked.refuse(
+            "Gaussian inputs (Problem.inputs=Gaussian())",
+            problem.inputs,
+            "The fields of other inputs are not normal in general.",
+        )
+
+
+def check_sphere(student: AbstractStudent, spherical: bool, asked: Asked) -> None:
+    """Refuse a student that a spherical rule cannot put on the sphere."""
+    words = student.off_sphere() if spherical else None
+    if words is not None:
+        asked.refuse(*words)

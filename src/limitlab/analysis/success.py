@@ -6,7 +6,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
-from limitlab.results.schema import VARIABLES
+from limitlab.states.success import Criterion
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,7 +62,7 @@ def success_rate(data: "xr.Dataset", threshold: float | None = None, confidence:
         attrs=data.attrs,
     )
     for name in out.data_vars:
-        out[name].attrs["long_name"] = VARIABLES[str(name)].long_name
+        out[name].attrs["long_name"] = Criterion.variables[str(name)].long_name
     return out
 
 

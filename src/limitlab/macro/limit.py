@@ -9,7 +9,7 @@ import equinox as eqx
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
-from limitlab.results.schema import Variable
+from limitlab.states.view import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,12 +34,13 @@ class AbstractLimit(eqx.Module):
         Along what the result is reported: "time", "iteration", or "" for a fixed point. Times are asked for if it is
         "time".
     variables
-        Order parameters that no other result has: name -> `Variable` (dimensions, words). `solve` hands them to
-        `dataset` as ``declared=self.variables``.
+        What it reports: name -> `Variable` (dimensions, words). The words of macrostates that others report as well
+        are in `limitlab.states`, and a limit refers to them. For an order parameter that no other result has they
+        stand in the limit itself; `solve` then hands them to `dataset` as ``declared=self.variables``.
     """
 
-    reference: ClassVar[str]
-    rate: ClassVar[dict[str, float]]
+    reference: ClassVar[str] = ""
+    rate: ClassVar[dict[str, float]] = {}
     axis: ClassVar[str] = "time"
     variables: ClassVar[dict[str, Variable]] = {}
 

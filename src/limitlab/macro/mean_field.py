@@ -16,6 +16,10 @@ from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.states.fourier import FourierView
+from limitlab.states.radii import RadiiView, UnitLaw
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 __all__ = ["MeanField"]
 
@@ -80,6 +84,7 @@ class MeanField(AbstractLimit):
 
     reference: ClassVar[str] = "mei2018mean"
     rate: ClassVar[dict[str, float]] = {"p": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(FourierView, RadiiView, UnitLaw, Run)
 
     def __check_init__(self):
         name = type(self).__name__

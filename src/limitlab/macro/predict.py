@@ -1,6 +1,10 @@
 """predict: the road along the bottom of the square. limits: which limits a problem has, and why not the others."""
 
+import dataclasses
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.bayes.bayes_optimal import BayesOptimal
@@ -18,6 +22,7 @@ from limitlab.macro.wide.matrix_flow import MatrixFlow
 from limitlab.numerics.checks import check_times
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.results.points import Point, in_families
 from limitlab.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -39,7 +44,35 @@ LIMITS: dict[str, type[AbstractLimit]] = {
     "MatrixFlow": MatrixFlow,
 }
 
+WORTH = 8  # predictions in a call: fewer are not worth one of their own, and would not fill a vector register
 
+
+def _kin(problem: Problem, keywords: dict[str, Any]) -> Hashable | None:
+    if not {"times"} <= set(keywords) <= {"limit", "times"}:
+        return None
+    limit = keywords.get("limit")
+    if not isinstance(limit, AbstractLimit):
+        try:
+            limit = limit_of(problem, limit)
+        except InputError:
+            return None
+    return type(limit).kin(limit, problem)  # of the class: to bind it costs more than to call it
+
+
+def _many(
+    problems: Sequence[Problem], seeds: Sequence[int], keywords: dict[str, Any]
+) -> "list[Point] | list[xr.Dataset]":
+    return limit_of(problems[0], keywords.get("limit")).many(problems, np.asarray(keywords["times"], float))
+
+
+def _curve(problem: Problem, alphas: np.ndarray, keywords: dict[str, Any]) -> "xr.Dataset | None":
+    if set(keywords) != {"limit"} or not isinstance(limit := keywords["limit"], AbstractLimit):
+        return None
+    limit.check(dataclasses.replace(problem, sample_ratio=float(alphas[0])))
+    return limit.curve(problem, alphas) if np.all(np.isfinite(alphas) & (alphas > 0)) else None
+
+
+@in_families(WORTH, _kin, _many, curve=_curve, threads=True)
 def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=None) -> "xr.Dataset":
     """The macrostate of the problem in a limit, at the asked times.
 
@@ -68,7 +101,12 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
         times = check_times(times)
     elif times is not None:
         raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
-    return chosen.solve(setting, times)
+    answer = chosen.solve(setting, times)
+    if not hasattr(answer, "data_vars"):
+        raise InputError(
+            f"{name}.solve must return a Dataset of the schema, made by limitlab.extending.dataset; got {answer!r}."
+        )
+    return answer
 
 
 def limit_of(problem: Problem, limit: Any) -> AbstractLimit:

@@ -29,11 +29,26 @@ from limitlab.states.run import Run, after_the_end
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["family", "family_key"]
+__all__ = ["WORTH", "asked_key", "asked_many", "family", "family_key"]
 
 LIGHT = 2**12  # numbers that a problem touches in a step, up to which it pays to have several side by side
 BRIEF = 2**26  # numbers that it touches in all its steps: more are not risked in one call
 ASKED = Asked("simulate with OnlineSGD", InputError)
+WORTH = 128  # simulations in a call: fewer are done before it is compiled
+KEYWORDS = {"d", "times", "replicas", "representation"}  # who asks for progress runs alone
+
+
+def asked_key(problem: Problem, keywords: dict[str, Any]) -> Hashable | None:
+    """`family_key` of what `simulate` is asked for."""
+    try:
+        return family_key(problem, **keywords) if {"d", "times"} <= set(keywords) <= KEYWORDS else None
+    except (TypeError, ValueError, OverflowError):  # whatever is wrong with them is said by the verb itself
+        return None
+
+
+def asked_many(problems: Sequence[Problem], seeds: Sequence[int], keywords: dict[str, Any]) -> "list[xr.Dataset]":
+    """`family` of what `simulate` is asked for."""
+    return family(problems, seeds, **keywords)
 
 
 def family_key(

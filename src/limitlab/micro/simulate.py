@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_integer, check_times, whole_steps
+from limitlab.micro.online_family import WORTH, asked_key, asked_many
+from limitlab.numerics.checks import check_integer, check_number, check_times, whole_steps
 from limitlab.numerics.machine import Progress
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.results.points import in_families
 from limitlab.results.schema import dataset
-from limitlab.states.request import Request
+from limitlab.states.request import Request, Seen
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 
+@in_families(WORTH, asked_key, asked_many)
 def simulate(
     problem: Problem,
     d: int,
@@ -77,10 +80,26 @@ def simulate(
             raise InputError(f"{by} needs the times at which to report. Add times=numpy.linspace(0, 10, 51).")
         times = check_times(times)
         setting = rule.setting(problem, Asked(by, InputError))
-        clock = float(rule.clock(problem, d))
+        clock = check_number(
+            type(rule).__name__,
+            "clock",
+            float(rule.clock(problem, d)),
+            low=0,
+            remedy="It is the time per step.",
+        )
         asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, progress, clock)
-    seen = rule.run(setting, asked)
-    return dataset(problem, seen.variables, seen.coords, method=seen.method, reference=seen.reference, attrs=seen.attrs)
+    seen = Asked(f"{by}: `run`", InputError).part(
+        rule.run(setting, asked), Seen, "to return limitlab.extending.Seen", "Fill one with what was seen."
+    )
+    return dataset(
+        problem,
+        seen.variables,
+        seen.coords,
+        method=seen.method,
+        reference=seen.reference,
+        attrs=seen.attrs,
+        declared=seen.declared,
+    )
 
 
 def _whole(d):

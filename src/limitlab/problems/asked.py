@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from limitlab.errors import LimitUndefinedError
+from limitlab.errors import InputError, LimitUndefinedError
 
-__all__ = ["Asked"]
+__all__ = ["Asked", "check_promise", "has_own"]
 
 T = TypeVar("T")
 
@@ -24,3 +24,19 @@ class Asked(NamedTuple):
         if not isinstance(value, kind):
             self.refuse(needed, came or ("none" if value is None else value), remedy)
         return value
+
+
+def has_own(part: Any, base: type, method: str) -> bool:
+    """Whether the class of a part has a method of its own in place of that of the abstract class."""
+    return getattr(type(part), method) is not getattr(base, method)
+
+
+def check_promise(part: Any, base: type, says: str, *methods: str) -> None:
+    """`InputError` if a part says of itself what the methods of its class do not keep."""
+    for method in methods if getattr(part, says) else ():
+        if not has_own(part, base, method):
+            name = type(part).__name__
+            raise InputError(
+                f"{name} says {says} = True, which needs a `{method}` of its own; got none. Give {name} one, or leave "
+                f"{says} out."
+            )

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.errors import InputError
-from limitlab.problems.asked import Asked
+from limitlab.problems.asked import Asked, check_promise, has_own
 
 if TYPE_CHECKING:
     from limitlab.problems.problem import Problem
@@ -87,11 +87,15 @@ class AbstractTeacher(eqx.Module):
         The directions are drawn together with the student's, from the overlaps of the start: it has `units` and
         `with_directions`.
     by_fields
-        The output depends on x through the fields of its directions only: it has `link`.
+        The output depends on x through the fields of its directions only: it has `link` and `directions`.
     """
 
     by_start: ClassVar[bool] = False
     by_fields: ClassVar[bool] = False
+
+    def __check_init__(self):
+        check_promise(self, AbstractTeacher, "by_start", "units", "with_directions")
+        check_promise(self, AbstractTeacher, "by_fields", "link", "directions")
 
     @property
     def units(self) -> int:
@@ -191,8 +195,19 @@ class AbstractStudent(eqx.Module):
         return jax.tree.map(lambda _: Pace(1.0, jnp.sqrt(d)), parameters)
 
     def on_sphere(self, parameters: Any) -> Any:
-        """Every unit put on the sphere of radius sqrt(d)."""
+        """Every unit put on the sphere of radius sqrt(d), for rules with ``spherical=True``."""
         raise TypeError(f"{type(self).__name__} does not know a sphere.")
+
+    def off_sphere(self) -> tuple[str, object, str] | None:
+        """(needed, came, remedy) if its units cannot be put on a sphere, else None."""
+        if has_own(self, AbstractStudent, "on_sphere"):
+            return None
+        name = type(self).__name__
+        return (
+            "a student that can be put on the sphere (spherical=True)",
+            f"{name}, which has no method `on_sphere`",
+            f"Use spherical=False, or give {name} that method.",
+        )
 
     def unmoved(self) -> tuple[str, object, str] | None:
         """(needed, came, remedy) if no gradient can move it, else None."""

@@ -1,11 +1,16 @@
-"""A result before it is labelled: what one point of a sweep, or one member of a family, gave."""
+"""A result before it is labelled: what one point of a sweep, or one member of a family, gave. How verbs do many."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["Point", "Table"]
+from limitlab.problems.problem import Problem
+
+__all__ = ["Families", "Point", "Table", "families_of", "in_families"]
+
+V = TypeVar("V", bound=Callable)
 
 Table = dict[str, tuple[tuple[str, ...], np.ndarray]]
 
@@ -31,3 +36,37 @@ class Point:
         if self.failed:
             return (), np.asarray(self.failure)
         return self.variables.get("status", ((), np.asarray("ok")))
+
+
+@dataclasses.dataclass(frozen=True)
+class Families:
+    """How a verb does many points: those of one family, which differ in numbers only, in one compiled call.
+
+    ``key(problem, keywords)`` is equal for points that may share a call, None for a point alone; it is cheap. Keywords
+    are without the seed, and have to be the same too. ``many(problems, seeds, keywords)`` gives their results, as a
+    `Point` or as the verb does. ``curve(problem, alphas, keywords)`` gives all sample ratios in one go, or None.
+    ``smallest`` is the size from which on a family is worth a call; ``threads`` says that calls may run side by side.
+    """
+
+    verb: Callable
+    smallest: int
+    key: Callable[[Problem, dict[str, Any]], Hashable | None]
+    many: Callable[[Sequence[Problem], Sequence[int], dict[str, Any]], Sequence[Any]]
+    curve: Callable[[Problem, np.ndarray, dict[str, Any]], Any] = lambda problem, alphas, keywords: None
+    threads: bool = False
+
+
+def in_families(smallest: int, key: Callable, many: Callable, **more: Any) -> Callable[[V], V]:
+    """Say of a verb how it does many points (see `Families`)."""
+
+    def told(verb: V) -> V:
+        vars(verb)["families"] = Families(verb, smallest, key, many, **more)
+        return verb
+
+    return told
+
+
+def families_of(verb: Callable) -> Families | None:
+    """What a verb says of itself; None if it does one point at a time, as a function that wraps another one does."""
+    own = getattr(verb, "families", None)
+    return own if isinstance(own, Families) and own.verb is verb else None

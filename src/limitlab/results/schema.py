@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -14,7 +14,15 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
 from limitlab.spec import table_hash, to_dict
+from limitlab.states.committee import CommitteeView
+from limitlab.states.direction import Belief, TwoTimes
+from limitlab.states.fourier import FourierView
+from limitlab.states.matrix import Retrieved
 from limitlab.states.overlaps import Overlaps
+from limitlab.states.radii import RadiiView, UnitLaw
+from limitlab.states.run import Run
+from limitlab.states.success import Criterion
+from limitlab.states.view import Variable, assembled
 from limitlab.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -72,70 +80,11 @@ ATTRIBUTES = (
 DERIVED = ("clock", "target_terms")  # told by the parts of the problem where the result has such an axis; optional
 
 
-class Variable(NamedTuple):
-    """Which reserved dimensions a variable may have (swept parameters are always allowed), and what it is."""
-
-    dims: tuple[str, ...]
-    long_name: str
-
-
-_RUN = ("time", "iteration", "replica")
-
-VARIABLES: dict[str, Variable] = {
-    "risk": Variable(_RUN, "population risk E loss, noise floor included"),
-    "risk_error": Variable(_RUN, "standard error of a risk that was measured on test points"),
-    "latent_risk": Variable(_RUN, "half the mean square of h - E_r f, the part of f that the latent variables see"),
-    "residual_risk": Variable(_RUN, "half the variance of f over the coordinates that do not matter"),
-    "train_loss": Variable(_RUN, "loss averaged over the data set"),
-    "generalisation_error": Variable(_RUN, "probability or cost of a wrong label on a new sample"),
-    "label_mse": Variable(_RUN, "mean squared error of the predicted label of a new sample"),
-    "mse": Variable(_RUN, "mean squared error on the teacher's weights"),
-    "M": Variable((*_RUN, "student", "particle", "teacher"), "student-teacher overlap w_i . w*_r / d"),
-    "Q": Variable((*_RUN, "student", "student_2", "particle"), "student-student overlap w_i . w_j / d"),
-    "P": Variable((*_RUN, "teacher", "teacher_2"), "teacher-teacher overlap w*_r . w*_s / d"),
-    "a": Variable((*_RUN, "student", "particle"), "student second layer"),
-    "m": Variable((*_RUN, "particle", "latent"), "overlap of the estimate with the teacher"),
-    "q": Variable((*_RUN, "particle"), "squared norm of the estimate over d"),
-    "u": Variable((*_RUN, "student", "particle", "latent"), "weights of a unit on the latent coordinates"),
-    "s": Variable((*_RUN, "student", "particle"), "norm of a unit's weights on all other coordinates"),
-    "r": Variable((*_RUN, "student", "particle", "block"), "norm of a unit's weights over sqrt(d)"),
-    "b": Variable((*_RUN, "student", "particle"), "bias of a unit"),
-    "density": Variable((*_RUN, "radius"), "density of the norms r"),
-    "free_energy": Variable(_RUN, "risk + weight_decay E|theta|^2/2 - temperature * entropy"),
-    "entropy": Variable(_RUN, "entropy of the law of the units' weights"),
-    "alignment": Variable(_RUN, "share of the squared weights on the informative coordinates"),
-    "polarisation": Variable(_RUN, "length of the mean direction of the units"),
-    "wasserstein": Variable(_RUN, "Wasserstein distance between the laws of units"),
-    "V": Variable(_RUN, "posterior variance per weight"),
-    "m_hat": Variable((*_RUN, "overlap"), "conjugate of m"),
-    "q_hat": Variable(_RUN, "conjugate of q"),
-    "V_hat": Variable(_RUN, "conjugate of V"),
-    "weight": Variable(("replica", "particle"), "statistical weight of a particle"),
-    "C": Variable((*_RUN, "time_2"), "two-time correlation"),
-    "R": Variable((*_RUN, "time_2"), "two-time response"),
-    "M_C": Variable((*_RUN, "time_2"), "memory kernel: covariance of the effective noise"),
-    "M_R": Variable((*_RUN, "time_2"), "memory kernel: response of the forces"),
-    "nu": Variable(_RUN, "multiplier that keeps the norm, or the ridge"),
-    "delta_nu": Variable(_RUN, "alpha times the mean curvature of the loss"),
-    "residual": Variable(_RUN, "how far an exact identity is violated"),
-    "error": Variable(_RUN, "squared distance from the teacher over its squared norm, of w w^T"),
-    "success": Variable(("replica",), "whether the teacher was found"),
-    "success_time": Variable(("replica",), "time at which the teacher was found, infinite if it was not"),
-    "success_rate": Variable((), "share of runs that found the teacher"),
-    "success_rate_low": Variable((), "lower end of the interval of confidence of the share"),
-    "success_rate_high": Variable((), "upper end of the interval of confidence of the share"),
-    "runs": Variable((), "number of runs"),
-    "free_entropy": Variable((*_RUN, "overlap"), "free entropy per dimension"),
-    "m_fixed": Variable((), "overlap at the fixed point"),
-    "q_fixed": Variable((), "squared norm over d at the fixed point"),
-    "V_fixed": Variable((), "posterior variance at the fixed point"),
-    "mse_fixed": Variable((), "mean squared error on the weights at the fixed point"),
-    "generalisation_error_fixed": Variable((), "error on a new label at the fixed point"),
-    "fourier": Variable((*_RUN, "term"), "Fourier coefficient of the student on a monomial"),
-    "exit_time": Variable(("replica",), "time at which the threshold is first reached"),
-    "status": Variable((*_RUN,), "how the computation ended"),
-    "end_time": Variable(("replica",), "time up to which the computation went"),
-}
+# Every name is described in the class that it belongs to. Limits and questions lie above and refer to these, so that a
+# file is read alike whatever is loaded; what only one of them reports travels with the result (``declared``).
+VARIABLES: dict[str, Variable] = assembled(
+    CommitteeView, FourierView, RadiiView, UnitLaw, Retrieved, Belief, TwoTimes, Criterion, Run
+)
 
 COORDINATES = {
     "step": "number of steps of the learning rule",

@@ -21,7 +21,7 @@ from limitlab.problems.networks import Committee
 from limitlab.states.overlaps import Overlaps
 from limitlab.states.run import Learner
 from limitlab.states.test_risk import TestRisk, mean_and_error
-from limitlab.states.view import AbstractView, Report
+from limitlab.states.view import AbstractView, Report, Variable, assembled
 
 __all__ = ["CommitteeView", "FieldRisk", "measure_all", "overlap_variables"]
 
@@ -77,6 +77,7 @@ class CommitteeView(AbstractView):
     words: str | None = eqx.field(static=True)
     floor: float
 
+    variables: ClassVar[dict[str, Variable]] = assembled(TestRisk, Overlaps, Learner)
     steady: ClassVar[tuple[str, ...]] = ("P",)
 
     def see(self, state: Any, step):

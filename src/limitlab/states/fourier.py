@@ -11,6 +11,8 @@ draws of r. The error of that mean falls as d^-2: for Gaussian weights of norm 1
 at 12 coordinates, 1e-5 at 100, 5e-7 at 400.
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,8 +22,9 @@ from limitlab.numerics.cube import cube_points, walsh
 from limitlab.problems.activations import Activation
 from limitlab.problems.networks import Committee, Network
 from limitlab.problems.sparse.target import SparseTarget
+from limitlab.states.run import Learner
 from limitlab.states.test_risk import TestRisk
-from limitlab.states.view import AbstractView, Report
+from limitlab.states.view import RUN, AbstractView, Report, Variable
 
 __all__ = ["FourierView", "enumerated", "how", "observe", "smoothed_values", "workspace"]
 
@@ -94,6 +97,16 @@ class FourierView(AbstractView):
     tests: TestRisk | None
     words: str | None = eqx.field(static=True)
     note: str | None = eqx.field(static=True)
+
+    variables: ClassVar[dict[str, Variable]] = {
+        **TestRisk.variables,
+        **Learner.variables,
+        "latent_risk": Variable(RUN, "half the mean square of h - E_r f, the part of f that the latent variables see"),
+        "residual_risk": Variable(RUN, "half the variance of f over the coordinates that do not matter"),
+        "fourier": Variable((*RUN, "term"), "Fourier coefficient of the student on a monomial"),
+        "u": Variable((*RUN, "student", "particle", "latent"), "weights of a unit on the latent coordinates"),
+        "s": Variable((*RUN, "student", "particle"), "norm of a unit's weights on all other coordinates"),
+    }
 
     def see(self, state, step):
         seen = observe(

@@ -11,11 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from limitlab.states.direction import Direction
 from limitlab.states.success import ERROR, first_below
+from limitlab.states.view import RUN, AbstractView, Variable
 
-__all__ = ["NOTHING", "Instance", "look", "matrix_attrs", "matrix_risk", "matrix_variables", "relative_error"]
-
-NOTHING = (np.nan, np.nan, np.nan)
+__all__ = [
+    "NOTHING",
+    "Instance",
+    "Retrieved",
+    "look",
+    "matrix_attrs",
+    "matrix_risk",
+    "matrix_variables",
+    "relative_error",
+]
 
 
 class Instance(NamedTuple):
@@ -26,13 +35,30 @@ class Instance(NamedTuple):
     teacher: np.ndarray
 
 
-def look(instance: Instance, V: np.ndarray, kappa: float) -> tuple[float, float, float]:
-    """(risk, train_loss, error) of the state V."""
+class Retrieved(NamedTuple):
+    """How much of the teacher's matrix a state has."""
+
+    risk: float
+    train_loss: float
+    error: float
+
+    variables = {  # noqa: RUF012 (a field, if it had a type)
+        **AbstractView.variables,
+        "train_loss": Direction.variables["train_loss"],
+        "error": Variable(RUN, "squared distance from the teacher over its squared norm, of w w^T"),
+    }
+
+
+NOTHING = Retrieved(np.nan, np.nan, np.nan)
+
+
+def look(instance: Instance, V: np.ndarray, kappa: float) -> Retrieved:
+    """What is seen of the state V."""
     X, b, w = instance
     H, D = X @ V, V @ V.T - np.outer(w, w)
     square, trace = float(np.sum(np.square(D))), float(np.trace(D))
     train = float(np.mean(np.square(b - np.einsum("ij,ij->i", H, H))))
-    return kappa * (2 * square + trace**2) / len(w) ** 2, kappa * train, square / float(w @ w) ** 2
+    return Retrieved(kappa * (2 * square + trace**2) / len(w) ** 2, kappa * train, square / float(w @ w) ** 2)
 
 
 def relative_error(Q: np.ndarray, M: np.ndarray, P: np.ndarray) -> np.ndarray:
@@ -54,7 +80,7 @@ def _square(Q, M, P):
 
 
 def matrix_variables(
-    times: np.ndarray, seen: list[list[tuple[float, float, float]]], status: list[str], end: list[float]
+    times: np.ndarray, seen: list[list[Retrieved]], status: list[str], end: list[float]
 ) -> dict[str, tuple[Any, Any]]:
     """What `look` saw, by replica and time, in the schema."""
     risk, train, error = np.moveaxis(np.array(seen, float), -1, 0).swapaxes(1, 2)  # (time, replica) each

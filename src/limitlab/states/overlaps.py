@@ -5,7 +5,7 @@ r"""Microstates, macrostates, and `measure`, the only map from one to the other.
     Q = WW^T/d, \quad M = WW^{*T}/d, \quad P = W^*W^{*T}/d
 """
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import equinox as eqx
 import jax
@@ -20,6 +20,8 @@ from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart
+from limitlab.states.run import Learner
+from limitlab.states.view import RUN, Variable
 
 __all__ = [
     "Committees",
@@ -77,6 +79,13 @@ class Weights(eqx.Module):
 
 class Overlaps(eqx.Module):
     """What a committee's risk depends on: Q (p, p), M (p, k), P (k, k), second layer a (p,)."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        "M": Variable((*RUN, "student", "particle", "teacher"), "student-teacher overlap w_i . w*_r / d"),
+        "Q": Variable((*RUN, "student", "student_2", "particle"), "student-student overlap w_i . w_j / d"),
+        "P": Variable((*RUN, "teacher", "teacher_2"), "teacher-teacher overlap w*_r . w*_s / d"),
+        "a": Learner.variables["a"],
+    }
 
     Q: jax.Array
     M: jax.Array

@@ -1,15 +1,19 @@
 """What is seen of a learner about which nothing more is known: its risk on test points."""
 
+from typing import ClassVar
+
 import equinox as eqx
 
 from limitlab.states.test_risk import TestRisk
-from limitlab.states.view import AbstractView, Report
+from limitlab.states.view import AbstractView, Report, Variable
 
 __all__ = ["PlainView"]
 
 
 class PlainView(AbstractView):
     """The risk and its standard error."""
+
+    variables: ClassVar[dict[str, Variable]] = TestRisk.variables
 
     tests: TestRisk
     floor: float

@@ -3,15 +3,18 @@ r"""What a network on labelled inputs has learned: its risk on test points, and 
 .. math:: r_i = |w_i|/\sqrt d, \qquad \mathrm{polarisation} = \Big|\frac1p \sum_i \frac{w_i}{|w_i|}\Big|
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.problems.networks import Network
+from limitlab.states.run import Learner
 from limitlab.states.test_risk import TestRisk
-from limitlab.states.view import AbstractView, Report
+from limitlab.states.view import RUN, AbstractView, Report, Variable
 
-__all__ = ["RadiiView", "cloud"]
+__all__ = ["RadiiView", "UnitLaw", "cloud"]
 
 TINY = 1e-150
 
@@ -25,6 +28,14 @@ class RadiiView(AbstractView):
     kept: tuple[str, ...] = eqx.field(static=True)
     floor: float
     words: str = eqx.field(static=True)
+
+    variables: ClassVar[dict[str, Variable]] = {
+        **TestRisk.variables,
+        **Learner.variables,
+        "r": Variable((*RUN, "student", "particle", "block"), "norm of a unit's weights over sqrt(d)"),
+        "alignment": Variable(RUN, "share of the squared weights on the informative coordinates"),
+        "polarisation": Variable(RUN, "length of the mean direction of the units"),
+    }
 
     def see(self, state, step):
         seen = cloud(self.blocks, state.student)
@@ -42,6 +53,18 @@ class RadiiView(AbstractView):
         coords = {"block": ["informative", "other"]} if self.blocks is not None and "r" in path else {}
         variables = {name: (dims[name], path[name]) for name in dims if name in path}
         return Report(variables, coords, {"risk_from": self.words})
+
+
+class UnitLaw:
+    """The law of the units' weights, where there are so many that it is all that matters: particles or a density."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        "weight": Variable(("replica", "particle"), "statistical weight of a particle"),
+        "density": Variable((*RUN, "radius"), "density of the norms r"),
+        "entropy": Variable(RUN, "entropy of the law of the units' weights"),
+        "free_energy": Variable(RUN, "risk + weight_decay E|theta|^2/2 - temperature * entropy"),
+        "wasserstein": Variable(RUN, "Wasserstein distance between the laws of units"),
+    }
 
 
 @eqx.filter_jit

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from limitlab.numerics.machine import Progress
+from limitlab.states.view import Variable
 
 __all__ = ["Request", "Seen", "second_times"]
 
@@ -33,13 +34,17 @@ class Request(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was seen: name -> (dims, values), coordinates alike, the method's name, its reference, and attributes."""
+    """What was seen: name -> (dims, values), coordinates alike, the method's name, its reference, and attributes.
+
+    A rule that reports what the schema does not know says what it is in ``declared``: name -> `Variable`.
+    """
 
     variables: Mapping[str, tuple[Any, Any]]
     coords: Mapping[str, Any]
     method: str
     reference: str | None = None
     attrs: Mapping[str, Any] = {}
+    declared: Mapping[str, Variable] = {}
 
 
 def second_times(times: np.ndarray) -> np.ndarray:

@@ -1,11 +1,13 @@
 """The microstate of a run in the course of learning."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from limitlab.states.view import RUN, Variable
 
 __all__ = ["FIELD_BOUND", "OUTPUT_BOUND", "Learner", "Run", "after_the_end", "whole"]
 
@@ -21,6 +23,11 @@ def whole(x: Any) -> jax.Array:
 class Learner(eqx.Module):
     """A student's parameters, the weights of its teacher, and what the rule remembers of earlier steps."""
 
+    variables: ClassVar[dict[str, Variable]] = {  # parameters that are reported as they are
+        "a": Variable((*RUN, "student", "particle"), "student second layer"),
+        "b": Variable((*RUN, "student", "particle"), "bias of a unit"),
+    }
+
     student: Any
     teacher: Any
     memory: Any = None
@@ -28,6 +35,11 @@ class Learner(eqx.Module):
 
 class Run(eqx.Module):
     """A microstate, whether the run is alive, and the step at which it died (or -1)."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        "status": Variable(RUN, "how the computation ended"),
+        "end_time": Variable(("replica",), "time up to which the computation went"),
+    }
 
     state: Any
     alive: jax.Array

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.states.view import Variable
+
 __all__ = ["COSINE", "ERROR", "Criterion", "cosine", "first_below"]
 
 
@@ -15,6 +17,16 @@ class Criterion(NamedTuple):
     attribute: str
     threshold: float
     means: str
+
+    variables = {  # noqa: RUF012 (a field, if it had a type)
+        "success": Variable(("replica",), "whether the teacher was found"),
+        "success_time": Variable(("replica",), "time at which the teacher was found, infinite if it was not"),
+        "success_rate": Variable((), "share of runs that found the teacher"),
+        "success_rate_low": Variable((), "lower end of the interval of confidence of the share"),
+        "success_rate_high": Variable((), "upper end of the interval of confidence of the share"),
+        "runs": Variable((), "number of runs"),
+        "exit_time": Variable(("replica",), "time at which the threshold is first reached"),
+    }
 
     @property
     def attrs(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Test points are new to the learner and fixed along time. Where noise adds to the
 noise is averaged exactly: :math:`\tfrac12 \langle (z - f)^2 \rangle + \Delta/2`.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from limitlab.problems.base import CHUNK, AbstractStudent, Points
 from limitlab.problems.losses import AbstractLoss
+from limitlab.states.view import RUN, AbstractView, Variable
 
 __all__ = ["TestRisk", "mean_and_error", "test_count"]
 
@@ -28,6 +29,11 @@ class TestRisk(eqx.Module):
     """Test points of every replica (their first axis), labels included."""
 
     __test__ = False  # not a test, for pytest
+
+    variables: ClassVar[dict[str, Variable]] = {
+        **AbstractView.variables,
+        "risk_error": Variable(RUN, "standard error of a risk that was measured on test points"),
+    }
 
     tests: Points
     loss: AbstractLoss

@@ -7,7 +7,28 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 
-__all__ = ["AbstractView", "Report"]
+__all__ = ["RUN", "AbstractView", "Report", "Variable", "assembled"]
+
+RUN = ("time", "iteration", "replica")  # along which a run is seen
+
+
+class Variable(NamedTuple):
+    """Which reserved dimensions a variable may have (swept parameters are always allowed), and what it is."""
+
+    dims: tuple[str, ...]
+    long_name: str
+
+
+def assembled(*kinds: Any) -> dict[str, Variable]:
+    """All ``variables`` of some kinds of macrostates; each name is described once, and others refer to it."""
+    table: dict[str, Variable] = {}
+    for kind in kinds:
+        for name, variable in kind.variables.items():
+            if table.setdefault(name, variable) is not variable:
+                raise TypeError(
+                    f"{name!r} of {kind.__name__} is described elsewhere already. Refer to it, or rename it."
+                )
+    return table
 
 
 class Report(NamedTuple):
@@ -19,9 +40,18 @@ class Report(NamedTuple):
 
 
 class AbstractView(eqx.Module):
-    """The map from the microstates of all replicas to a macrostate: the only one for its kind."""
+    """The map from the microstates of all replicas to a macrostate: the only one for its kind.
 
-    steady: ClassVar[tuple[str, ...]] = ()  # names of what never changes, and stays when a run has died
+    Class attributes
+    ----------------
+    variables
+        What it reports: name -> `Variable` (dimensions, words). The schema of results is made of these.
+    steady
+        Names of what never changes, and stays when a run has died.
+    """
+
+    variables: ClassVar[dict[str, Variable]] = {"risk": Variable(RUN, "population risk E loss, noise floor included")}
+    steady: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def see(self, state: Any, step: int) -> dict[str, jax.Array]:

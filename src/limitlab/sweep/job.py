@@ -18,7 +18,7 @@ from limitlab.results.points import Point
 from limitlab.results.schema import schema_stamp
 from limitlab.spec import to_dict
 from limitlab.sweep.engine.cost import cost
-from limitlab.sweep.engine.families import Family, family_key, smallest
+from limitlab.sweep.engine.families import family_of
 from limitlab.sweep.grid import fields_of, keywords_of
 from limitlab.sweep.identity import NUMERICS_VERSION, describe, hash_of, point_seed, verb_name
 from limitlab.sweep.table import table_of
@@ -162,11 +162,12 @@ class Job:
 
     def _family(self, problem: Problem, keywords: dict[str, Any]) -> Any:
         """Points with the same family differ in numbers only and can share a compiled call; None has no family."""
-        own = None if self.seeded == "limit" else family_key(self.verb, problem, keywords)
-        if own is None:
-            return None
-        same = all(value is self.arguments.get(name) for name, value in keywords.items())
-        return Family(smallest(self.verb), own, None if same else hash_of(describe(keywords)))
+
+        def described() -> str | None:
+            same = all(value is self.arguments.get(name) for name, value in keywords.items())
+            return None if same else hash_of(describe(keywords))
+
+        return None if self.seeded == "limit" else family_of(self.verb, problem, keywords, described)
 
 
 @dataclasses.dataclass(frozen=True)

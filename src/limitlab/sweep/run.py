@@ -12,10 +12,10 @@ import numpy as np
 
 from limitlab.errors import InputError, LimitlabError
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.predict import predict
 from limitlab.numerics.checks import check_integer
 from limitlab.numerics.machine import Progress
 from limitlab.problems.problem import Problem
+from limitlab.results.points import families_of
 from limitlab.sweep.engine.chunks import widths_of
 from limitlab.sweep.engine.compute import Engine, compute, record
 from limitlab.sweep.engine.tally import Tally
@@ -171,18 +171,12 @@ def job_of(
 
 
 def _whole_curve(job: Job, axes: dict[str, list]) -> "xr.Dataset | None":
-    """A prediction at many sample ratios in one go, by limits that know how; None: point by point."""
-    limit = job.arguments.get("limit")
-    if job.verb is not predict or list(axes) != ["sample_ratio"] or set(job.arguments) != {"limit"}:
-        return None
-    if not isinstance(limit, AbstractLimit) or job.seeded:
+    """Many sample ratios in one go, by verbs (and limits) that know how; None: point by point."""
+    families = families_of(job.verb)
+    if families is None or list(axes) != ["sample_ratio"] or job.seeded:
         return None
     try:
-        alphas = np.asarray(axes["sample_ratio"], float)
-        limit.check(dataclasses.replace(job.problem, sample_ratio=float(alphas[0])))
-        if not np.all(np.isfinite(alphas) & (alphas > 0)):
-            return None
-        curve = limit.curve(job.problem, alphas)
+        curve = families.curve(job.problem, np.asarray(axes["sample_ratio"], float), job.arguments)
         return None if curve is None else curve.assign_attrs(swept=["sample_ratio"], verb=job.name)
     except (LimitlabError, TypeError, ValueError):
         return None  # one of the points is refused: the slow road says which, and keeps the others

@@ -19,7 +19,7 @@ from limitlab.algorithms.settings.fixed_data import PhaseData, WideDescent
 from limitlab.errors import AccuracyWarning
 from limitlab.numerics.machine import Progress, check_memory, one_thread
 from limitlab.numerics.trees import traced
-from limitlab.states.matrix import NOTHING, Instance, look, matrix_attrs, matrix_variables
+from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_attrs, matrix_variables
 from limitlab.states.request import Request, Seen
 from limitlab.states.run import FIELD_BOUND, Run
 
@@ -113,7 +113,7 @@ def start_factor(setting: WideDescent, d: int, seed: int, replica: int, width: f
 class Descended(NamedTuple):
     """What `look` saw of one run at the asked steps, how the run ended and at which step."""
 
-    seen: list[tuple[float, float, float]]
+    seen: list[Retrieved]
     status: str
     end: int
 

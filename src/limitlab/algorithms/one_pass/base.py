@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.checks import SPHERE
+from limitlab.algorithms.checks import SPHERE, check_sphere
 from limitlab.algorithms.loop import advance, march
 from limitlab.algorithms.one_pass.chain import overlaps_step
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
@@ -51,6 +51,13 @@ class AbstractOnePass(AbstractAlgorithm):
     learning_rate: eqx.AbstractVar[float]
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
     chained: ClassVar[bool] = False  # has a chain of overlaps that is exact in law
+
+    def __init_subclass__(cls, **keywords):
+        """Who changes a step or the run has no chain of the rule that it was made from, unless it says so."""
+        super().__init_subclass__(**keywords)
+        own = {"move", "sample", "step", "stages", "run", "remember"} & set(vars(cls))
+        if own and "chained" not in vars(cls):
+            cls.chained = False
 
     @abstractmethod
     def move(self, setting: OnePass, d: int, state: Learner, gradient: Any, sample: Sample, n: jax.Array) -> Learner:
@@ -93,7 +100,9 @@ class AbstractOnePass(AbstractAlgorithm):
         return "DimensionFree" if problem.teacher is not None and problem.teacher.latent else "OverlapODE"
 
     def setting(self, problem, asked) -> OnePass:
-        return OnePass.of(problem, asked)
+        setting = OnePass.of(problem, asked)
+        check_sphere(setting.student, self.on_sphere, asked)
+        return setting
 
     def sample(self, setting: OnePass, d: int, state: Learner, key: jax.Array) -> Sample:
         """All random numbers of one step."""

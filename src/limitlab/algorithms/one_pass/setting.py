@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
+from limitlab.algorithms.checks import check_fresh
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs, AbstractStudent, AbstractTeacher
@@ -52,12 +53,7 @@ class OnePass(eqx.Module):
     @classmethod
     def of(cls, problem: Problem, asked: Asked) -> "OnePass":
         """The setting of a problem, or a refusal in words."""
-        if problem.sample_ratio is not None:
-            asked.refuse(
-                "a fresh sample at every step (Problem.sample_ratio=None)",
-                f"sample_ratio={problem.sample_ratio}",
-                "For a fixed data set use a rule and a limit at fixed n/d instead.",
-            )
+        check_fresh(problem, asked)
         example = 'Add student=Committee(width=4, activation="erf").'
         student = asked.part(problem.student, AbstractStudent, "Problem.student", example)
         loss = asked.part(problem.loss, AbstractLoss, "Problem.loss", "Add loss=SquareLoss().")

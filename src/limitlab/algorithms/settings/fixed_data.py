@@ -10,6 +10,7 @@ from typing import Self, TypeVar
 import equinox as eqx
 
 from limitlab.algorithms.base import AbstractFit
+from limitlab.algorithms.checks import check_normal, check_sphere
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.errors import LimitUndefinedError
@@ -25,9 +26,6 @@ from limitlab.problems.starts import AbstractStart, RandomStart
 __all__ = ["GLM", "ConvexFit", "Descent", "NetworkDescent", "PhaseData", "WideDescent", "at_ratio", "fitting"]
 
 S = TypeVar("S")
-
-GAUSSIAN = "Gaussian inputs (Problem.inputs=Gaussian())"
-FIXED = "a fixed data set (Problem.sample_ratio = n/d)"
 
 
 def at_ratio(problem: Problem, alpha: float) -> Problem:
@@ -77,21 +75,15 @@ class GLM(_OneDirection):
 
     @classmethod
     def of(cls, problem: Problem, asked: Asked) -> Self:
-        if not problem.inputs.normal:
-            asked.refuse(
-                GAUSSIAN, type(problem.inputs).__name__, "The fields of other inputs are not normal in general."
-            )
+        check_normal(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
             "a single direction with a prior",
             "Use teacher=SingleIndex(prior=GaussianPrior()) and a channel such as Sign().",
         )
-        if problem.sample_ratio is None:
-            asked.refuse(
-                FIXED, "none", "Add sample_ratio=2.0, say; a fresh sample at every step belongs to OverlapODE."
-            )
-        return cls(problem, teacher, float(problem.sample_ratio))
+        remedy = "Add sample_ratio=2.0, say; a fresh sample at every step belongs to OverlapODE."
+        return cls(problem, teacher, _ratio(problem, asked, remedy))
 
     @classmethod
     def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
@@ -101,11 +93,7 @@ class GLM(_OneDirection):
             "a single direction with a prior (Problem.teacher=SingleIndex(prior=...))",
             "Use teacher=SingleIndex(prior=GaussianPrior()).",
         )
-        if problem.sample_ratio is None:
-            asked.refuse(
-                FIXED, "sample_ratio=None, which means a fresh sample at every step", "Add sample_ratio=2.0, say."
-            )
-        return cls(problem, teacher, float(problem.sample_ratio))
+        return cls(problem, teacher, _ratio(problem, asked))
 
 
 class ConvexFit(_OneDirection):
@@ -122,16 +110,14 @@ class ConvexFit(_OneDirection):
             "Problem.algorithm=ERM(penalty=...)",
             "Other rules have other limits; see limits(problem).",
         )
-        if not problem.inputs.normal:
-            asked.refuse(GAUSSIAN, problem.inputs, "The equations hold for these.")
+        check_normal(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
             "a teacher SingleIndex(prior)",
             "For a committee teacher use OnlineSGD and OverlapODE.",
         )
-        if problem.sample_ratio is None:
-            asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=2.0, for instance.")
+        ratio = _ratio(problem, asked)
         loss = asked.part(problem.loss, AbstractLoss, "Problem.loss", "Add loss=LogisticLoss(), for instance.")
         if not loss.convex:
             asked.refuse(
@@ -147,7 +133,7 @@ class ConvexFit(_OneDirection):
                 wrong.came,
                 "Use a channel such as Sign() or Logistic(), or a regression loss such as SquareLoss().",
             )
-        return cls(problem, teacher, float(problem.sample_ratio), convex, float(rule.penalty))
+        return cls(problem, teacher, ratio, convex, float(rule.penalty))
 
 
 class Descent(_OneDirection):
@@ -180,8 +166,7 @@ class Descent(_OneDirection):
             "descent on a fixed data set, such as GradientDescent(0.01)",
             "See limits(problem) for this rule.",
         )
-        if problem.sample_ratio is None:
-            asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=3.0, say.")
+        ratio = _ratio(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
@@ -189,7 +174,7 @@ class Descent(_OneDirection):
             "A committee teacher goes with OnlineSGD.",
         )
         if not spread:
-            asked.refuse(GAUSSIAN, problem.inputs, "The equations hold for these.")
+            check_normal(problem, asked)
         if problem.student is not None and not problem.student.linear:
             asked.refuse(
                 "a student with one direction (leave Problem.student out)",
@@ -203,7 +188,7 @@ class Descent(_OneDirection):
         start = _start(problem, asked)
         if not start.alone:
             asked.refuse("start=RandomStart() or InformedStart(overlap)", start, "These are known for descent.")
-        return cls(problem, teacher, float(problem.sample_ratio), rule, loss, start)
+        return cls(problem, teacher, ratio, rule, loss, start)
 
 
 class NetworkDescent(eqx.Module):
@@ -222,13 +207,13 @@ class NetworkDescent(eqx.Module):
         rule = asked.part(
             problem.algorithm, AbstractDescent, "descent on a fixed data set, such as GradientDescent(0.01)", "Set it."
         )
-        if problem.sample_ratio is None:
-            asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=3.0, say.")
+        ratio = _ratio(problem, asked)
         student = Committee(width=1, activation="linear") if problem.student is None else problem.student
         parts = OnePass.of(dataclasses.replace(problem, sample_ratio=None, student=student), asked)
+        check_sphere(student, rule.spherical, asked)
         if student.squares:
             parts = dataclasses.replace(parts, loss=parts.loss.of_squares())
-        return cls(problem, rule, parts, float(problem.sample_ratio))
+        return cls(problem, rule, parts, ratio)
 
     @property
     def phase(self) -> "PhaseData | None":
@@ -313,8 +298,7 @@ class WideDescent(PhaseData):
 
 
 def _phase_data(problem: Problem, asked: Asked) -> tuple[Problem, SingleIndex, float]:
-    if not problem.inputs.normal:
-        asked.refuse(GAUSSIAN, problem.inputs, "Set inputs=Gaussian().")
+    check_normal(problem, asked)
     teacher = asked.part(
         problem.teacher, SingleIndex, "one direction to be found", "Use teacher=SingleIndex(prior=GaussianPrior())."
     )
@@ -325,9 +309,14 @@ def _phase_data(problem: Problem, asked: Asked) -> tuple[Problem, SingleIndex, f
             problem.channel,
             "Use channel=Modulus() with PhaseRetrievalLoss(), or SquaredModulus() with SquareLoss().",
         )
+    return problem, teacher, _ratio(problem, asked)
+
+
+def _ratio(problem: Problem, asked: Asked, remedy: str = "Set sample_ratio=3.0, say.") -> float:
     if problem.sample_ratio is None:
-        asked.refuse(FIXED, "sample_ratio=None", "Set sample_ratio=3.0, say.")
-    return problem, teacher, float(problem.sample_ratio)
+        came = "sample_ratio=None, which means a fresh sample at every step"
+        asked.refuse("a fixed data set (Problem.sample_ratio = n/d)", came, remedy)
+    return float(problem.sample_ratio)
 
 
 def _loss(problem: Problem, asked: Asked) -> AbstractLoss:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import equinox as eqx
 import numpy as np
 
+from limitlab.algorithms.checks import check_fresh, check_normal
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.problems.asked import Asked
@@ -94,10 +95,7 @@ class CommitteeParts(NamedTuple):
 def committee_parts(problem: Problem, asked: Asked) -> CommitteeParts:
     """All that `CommitteeOnePass` asks except whether the activation has a gradient, which takes time to see."""
     inputs, start, rule = problem.inputs, problem.start, problem.algorithm
-    if not inputs.normal:
-        asked.refuse(
-            "Gaussian inputs (Problem.inputs=Gaussian())", inputs, "The fields of other inputs are not normal."
-        )
+    check_normal(problem, asked)
     teacher = asked.part(
         problem.teacher, Committee, "a Committee teacher", "Describe a single direction as Committee(width=1, ...)."
     )
@@ -107,12 +105,7 @@ def committee_parts(problem: Problem, asked: Asked) -> CommitteeParts:
         "additive label noise (Problem.channel=GaussianNoise(variance=...))",
         'A sign or modulus on the output is a teacher activation here ("sign", "abs", "square").',
     )
-    if problem.sample_ratio is not None:
-        asked.refuse(
-            "a fresh sample at every step (Problem.sample_ratio=None)",
-            f"sample_ratio={problem.sample_ratio}",
-            "For a fixed data set use a rule and a limit at fixed n/d instead.",
-        )
+    check_fresh(problem, asked)
     student = _student(problem, asked, "Add student=Committee(width=..., activation=...).")
     start = asked.part(start, AbstractStart, "Problem.start", "Add start=RandomStart().")
     loss = _loss(problem, asked)
@@ -157,22 +150,13 @@ class SparseOnePass(SquareOnePass):
         channel = _additive(problem, asked)
         student = _student(problem, asked, 'Add student=Committee(width=100, activation="shifted(tanh, 0.5)").')
         loss = _loss(problem, asked)
-        start = problem.start
-        if start is None or not start.isotropic:
-            asked.refuse(
-                "a random start (Problem.start=RandomStart(...) without P)",
-                start,
-                'Use start=RandomStart(second_layer="uniform").',
-            )
+        start = _isotropic(problem, asked, 'Use start=RandomStart(second_layer="uniform").')
         rule, layerwise, decay = problem.algorithm, None, 0.0
         if isinstance(rule, LayerwiseSGD):
             layerwise = rule
             _plain(asked, student)
         else:
-            needed = "OnlineSGD(spherical=False) or LayerwiseSGD"
-            rule = asked.part(rule, OnlineSGD, needed, SEE)
-            if rule.spherical:
-                asked.refuse(needed, rule, SEE)
+            rule = _free_sgd(problem, asked, "OnlineSGD(spherical=False) or LayerwiseSGD", SEE)
             decay = rule.weight_decay
             _plain(asked, student, rule.temperature, rule.schedule)
         _moving(student, asked, 'Use "shifted(tanh, 0.5)".')
@@ -216,13 +200,9 @@ class LabelledOnePass(SquareOnePass):
             problem, asked, 'Add student=Committee(width=800, activation="piecewise((0.5, -2.5), (1.5, 7.5))").'
         )
         loss = _loss(problem, asked)
-        start = problem.start
-        if start is None or not start.isotropic:
-            asked.refuse("a random start without P", start, "Use start=RandomStart(scale=0.8).")
+        start = _isotropic(problem, asked, "Use start=RandomStart(scale=0.8).")
         needed, remedy = "OnlineSGD(spherical=False)", "Use algorithm=OnlineSGD(learning_rate=...)."
-        rule = asked.part(problem.algorithm, OnlineSGD, needed, remedy)
-        if rule.spherical:
-            asked.refuse(needed, rule, remedy)
+        rule = _free_sgd(problem, asked, needed, remedy)
         _moving(student, asked, 'Use "relu" or piecewise(...).')
         return cls(inputs, None, channel, student, loss, start, rule)
 
@@ -245,9 +225,23 @@ def _additive(problem: Problem, asked: Asked) -> GaussianNoise:
         "additive label noise (GaussianNoise(variance=...))",
         "Leave the channel out for none.",
     )
-    if problem.sample_ratio is not None:
-        asked.refuse("a fresh sample at every step", f"sample_ratio={problem.sample_ratio}", "Leave sample_ratio out.")
+    check_fresh(problem, asked)
     return channel
+
+
+def _isotropic(problem: Problem, asked: Asked, remedy: str) -> AbstractStart:
+    start = problem.start
+    if start is None or not start.isotropic:
+        asked.refuse("a random start (Problem.start=RandomStart(...) without P)", start, remedy)
+    return start
+
+
+def _free_sgd(problem: Problem, asked: Asked, needed: str, remedy: str) -> OnlineSGD:
+    """One-pass SGD whose weights are not kept on a sphere."""
+    rule = asked.part(problem.algorithm, OnlineSGD, needed, remedy)
+    if rule.spherical:
+        asked.refuse(needed, rule, remedy)
+    return rule
 
 
 def _student(problem: Problem, asked: Asked, remedy: str) -> Committee:

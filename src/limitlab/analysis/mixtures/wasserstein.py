@@ -10,7 +10,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
-from limitlab.results.schema import VARIABLES
+from limitlab.states.radii import UnitLaw
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -75,7 +75,11 @@ def wasserstein(a: "xr.Dataset", b: "xr.Dataset", p: float = 2.0) -> "xr.DataArr
     coords = {dim: {"time": times, "replica": numbers}[dim] for dim in dims}
     shaped = values.reshape([len(coords[dim]) for dim in dims])
     return xr.DataArray(
-        shaped, coords, dims, name="wasserstein", attrs={"long_name": VARIABLES["wasserstein"].long_name, "p": p}
+        shaped,
+        coords,
+        dims,
+        name="wasserstein",
+        attrs={"long_name": UnitLaw.variables["wasserstein"].long_name, "p": p},
     )
 
 

@@ -16,6 +16,9 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.states.direction import Belief
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 __all__ = ["BayesOptimal", "label_errors", "positive_list"]
 
@@ -66,6 +69,7 @@ class BayesOptimal(AbstractLimit):
 
     reference: ClassVar[str] = "barbier2019optimal"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(Belief, Run)
     axis: ClassVar[str] = ""
 
     def setting(self, problem: Problem, asked: Asked) -> GLM:

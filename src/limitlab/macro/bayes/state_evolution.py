@@ -22,6 +22,9 @@ from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts.base import AbstractStart, Order
 from limitlab.results.schema import dataset
+from limitlab.states.direction import Belief
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 __all__ = ["Order", "StateEvolution", "evolve", "matched_step", "mismatched_step"]
 
@@ -129,6 +132,7 @@ class StateEvolution(AbstractLimit):
 
     reference: ClassVar[str] = "rangan2011generalized"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(Belief, Run)
     axis: ClassVar[str] = "iteration"
 
     def __check_init__(self):

@@ -21,7 +21,10 @@ from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.states.direction import Direction
 from limitlab.states.overlaps import Overlaps, initial_overlaps, limit_overlaps, start_key
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 __all__ = ["HighDimMeanField"]
 
@@ -90,6 +93,7 @@ class HighDimMeanField(AbstractLimit):
 
     reference: ClassVar[str] = "arnaboldi2023dimensionless"
     rate: ClassVar[dict[str, float]] = {"p": -0.5, "d": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(Overlaps, Direction, Run)
 
     def __check_init__(self):
         name = type(self).__name__

@@ -24,6 +24,9 @@ from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.spec import spec_hash
+from limitlab.states.direction import TwoTimes
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -92,6 +95,7 @@ class DMFT(AbstractLimit):
 
     reference: ClassVar[str] = "mignacco2021stochasticity"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(TwoTimes, Run)
 
     def __check_init__(self):
         check_integer("DMFT", "trajectories", self.trajectories, low=8, remedy="Thousands give errors of a per cent.")

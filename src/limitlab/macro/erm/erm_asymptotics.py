@@ -19,6 +19,9 @@ from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.states.direction import Belief
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,6 +49,7 @@ class ERMAsymptotics(AbstractLimit):
     axis: ClassVar[str] = ""
     reference: ClassVar[str] = "aubin2020generalization"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(Belief, Run)
 
     def setting(self, problem: Problem, asked: Asked) -> ConvexFit:
         return ConvexFit.of(problem, asked)

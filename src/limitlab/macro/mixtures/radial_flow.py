@@ -22,6 +22,9 @@ from limitlab.numerics.machine import check_memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.states.radii import RadiiView, UnitLaw
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 __all__ = ["RadialFlow"]
 
@@ -80,6 +83,7 @@ class RadialFlow(AbstractLimit):
 
     reference: ClassVar[str] = "mei2018mean"
     rate: ClassVar[dict[str, float]] = {"p": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(RadiiView, UnitLaw, Run)
 
     def __check_init__(self):
         name = type(self).__name__

@@ -21,6 +21,8 @@ from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.results.schema import derived, overlap_dataset
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
+from limitlab.states.run import Run
+from limitlab.states.view import AbstractView, Variable, assembled
 
 __all__ = ["OverlapODE"]
 
@@ -61,6 +63,7 @@ class OverlapODE(AbstractLimit):
 
     reference: ClassVar[str] = "saad1995online"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(AbstractView, Overlaps, Run)
 
     def __check_init__(self):
         if self.d is not None:

@@ -24,6 +24,8 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
+from limitlab.states.run import Run
+from limitlab.states.view import AbstractView, Variable, assembled
 
 __all__ = ["OverlapSDE", "draw", "feasible", "noise"]
 
@@ -202,6 +204,7 @@ class OverlapSDE(AbstractLimit):
     reference: ClassVar[str] = "arnaboldi2023escaping"
     # Weak: of expectations over paths, not path by path. It is -1 without the correction.
     rate: ClassVar[dict[str, float]] = {"d": -2.0}
+    variables: ClassVar[dict[str, Variable]] = assembled(AbstractView, Overlaps, Run)
 
     def __check_init__(self):
         check_number("OverlapSDE", "d", self.d, low=1, remedy="It is the dimension, which sets the noise.")

@@ -15,6 +15,10 @@ from limitlab.numerics.checks import check_integer, check_number
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.representable import warn_unreachable
+from limitlab.states.fourier import FourierView
+from limitlab.states.radii import UnitLaw
+from limitlab.states.run import Run
+from limitlab.states.view import Variable, assembled
 
 __all__ = ["DimensionFree", "refined", "warn_nodes"]
 
@@ -64,6 +68,7 @@ class DimensionFree(AbstractLimit):
 
     reference: ClassVar[str] = "abbe2022merged"
     rate: ClassVar[dict[str, float]] = {"d": -1.0, "p": -0.5}
+    variables: ClassVar[dict[str, Variable]] = assembled(FourierView, UnitLaw, Run)
 
     def __check_init__(self):
         name = type(self).__name__

@@ -18,7 +18,10 @@ from limitlab.numerics.ode.integrate import Followed, follow
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
-from limitlab.states.matrix import NOTHING, Instance, look, matrix_attrs, matrix_variables
+from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_attrs, matrix_variables
+from limitlab.states.run import Run
+from limitlab.states.success import Criterion
+from limitlab.states.view import Variable, assembled
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,6 +82,7 @@ class MatrixFlow(AbstractLimit):
 
     reference: ClassVar[str] = "saraomannelli2020optimization"
     rate: ClassVar[dict[str, float]] = {"width": -0.5}  # of a run at finite width from one with width=inf
+    variables: ClassVar[dict[str, Variable]] = assembled(Retrieved, Criterion, Run)
 
     def __check_init__(self):
         check_integer("MatrixFlow", "d", self.d, low=2, remedy="It is the input dimension.")

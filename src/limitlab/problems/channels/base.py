@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.numerics.checks import check_choice
 from limitlab.numerics.gauss.normal import measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.problems.predictor import Fields, Predictor
@@ -88,6 +89,9 @@ class AbstractChannel(eqx.Module):
     labels: ClassVar[str]
     modulus: ClassVar[str | None] = None
     on_a_line: ClassVar[bool] = False  # `fields` has so few nodes that many laws fit in memory
+
+    def __check_init__(self):
+        check_choice(type(self).__name__, "labels", getattr(self, "labels", None), ("binary", "real"))
 
     @property
     def even(self) -> bool:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.numerics.checks import check_choice
 from limitlab.numerics.convex.fit import Fit, in_span, undefined
 from limitlab.numerics.convex.newton import newton
 from limitlab.numerics.convex.splitting import splitting
@@ -130,6 +131,9 @@ class AbstractConvexLoss(AbstractLoss):
     quadratic: ClassVar[bool] = False  # t^2/2: ridge regression, in closed form
     if_separable: ClassVar[str] = "the minimiser is not unique"  # without penalty
     of: ClassVar[str]
+
+    def __check_init__(self):
+        check_choice(type(self).__name__, "of", getattr(self, "of", None), ("margin", "residual"))
 
     @abstractmethod
     def scalar(self, t: jax.Array) -> jax.Array:

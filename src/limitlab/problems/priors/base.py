@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.errors import InputError
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 
 __all__ = ["AbstractPrior", "BayesWeights", "Posterior"]
@@ -67,7 +68,8 @@ class AbstractPrior(eqx.Module):
     @property
     def entropy(self) -> float:
         """Shannon entropy of a discrete law (dimension 0), in nats."""
-        raise TypeError(f"{type(self).__name__} is not discrete: it has no entropy.")
+        name = type(self).__name__
+        raise InputError(f"{name} has no entropy: a law with dimension 0 is discrete and needs one. Give {name} both.")
 
     @abstractmethod
     def sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

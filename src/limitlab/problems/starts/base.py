@@ -14,6 +14,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.linalg import realised
+from limitlab.problems.asked import check_promise
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.networks.network import Network
 from limitlab.problems.priors import AbstractPrior
@@ -58,6 +59,10 @@ class AbstractStart(eqx.Module):
 
     joint: ClassVar[bool] = False  # knows the overlaps of student and teacher
     alone: ClassVar[bool] = False  # knows the overlap of one direction with a teacher, whatever the data
+
+    def __check_init__(self):
+        check_promise(self, AbstractStart, "joint", "draw", "limit")
+        check_promise(self, AbstractStart, "alone", "direction", "direction_overlaps", "order", "estimate")
 
     def draw(self, key: jax.Array, d: Any, p: int, k: int) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One draw of (Q, M, P) at dimension d >= k; exact in law."""

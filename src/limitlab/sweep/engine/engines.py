@@ -19,8 +19,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
 from limitlab.errors import EngineError, InputError
-from limitlab.macro.predict import predict
-from limitlab.results.points import Point
+from limitlab.results.points import Point, families_of
 from limitlab.sweep.engine.tally import Tally
 from limitlab.sweep.engine.work import Budget, Chunk, Outcome, packed, perform, perform_all, together
 from limitlab.sweep.job import Job
@@ -35,18 +34,18 @@ RESTARTS = 20  # of local workers whose program was killed
 
 
 def in_process(job: Job, chunks: list[Chunk], store: Store | None, tally: Tally) -> Iterator[Outcome]:
-    """One after the other, here; compiled predictions of many points run ahead in threads, which share the processors.
+    """One after the other, here; where a verb says that it may, compiled calls of many points run ahead in threads.
 
-    Not simulations: factorisations of many matrices in two threads can wait for each other for ever (each holds a
-    thread of XLA's pool).
+    Predictions do, and share the processors. Simulations do not: factorisations of many matrices in two threads can
+    wait for each other for ever (each holds a thread of XLA's pool).
     """
-    cores = os.cpu_count() or 1
+    cores, families = os.cpu_count() or 1, families_of(job.verb)
     with ThreadPoolExecutor(cores) as pool:
         calls: dict[int, Future] = {}
         for number, chunk in enumerate(chunks):
             tally.running = len(chunk.tasks) if chunk.width else 1
             tally.tell()
-            if number > 0 and job.verb is predict:  # the first call compiles for all
+            if number > 0 and families is not None and families.threads:  # the first call compiles for all
                 for ahead in range(number, min(number + 2 * cores, len(chunks))):
                     if chunks[ahead].width and ahead not in calls:
                         calls[ahead] = pool.submit(together, job, chunks[ahead])

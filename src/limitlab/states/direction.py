@@ -1,0 +1,57 @@
+"""One direction w beside the teacher's: the order parameters that descent, fits and message passing report.
+
+Finite sizes and limits report the same, so their words stand here, below both.
+"""
+
+from typing import ClassVar
+
+from limitlab.states.view import RUN, AbstractView, Variable
+
+__all__ = ["Belief", "Direction", "TwoTimes"]
+
+
+class Direction:
+    """An estimate w of the teacher's w*, and what it pays on old and new samples."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        **AbstractView.variables,
+        "m": Variable((*RUN, "particle", "latent"), "overlap of the estimate with the teacher"),
+        "q": Variable((*RUN, "particle"), "squared norm of the estimate over d"),
+        "mse": Variable(RUN, "mean squared error on the teacher's weights"),
+        "train_loss": Variable(RUN, "loss averaged over the data set"),
+        "generalisation_error": Variable(RUN, "probability or cost of a wrong label on a new sample"),
+        "label_mse": Variable(RUN, "mean squared error of the predicted label of a new sample"),
+    }
+
+
+class Belief(Direction):
+    """An estimate that knows its own variance: conjugates, free entropy, and where the iteration ends."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        **Direction.variables,
+        "V": Variable(RUN, "posterior variance per weight"),
+        "m_hat": Variable((*RUN, "overlap"), "conjugate of m"),
+        "q_hat": Variable(RUN, "conjugate of q"),
+        "V_hat": Variable(RUN, "conjugate of V"),
+        "free_entropy": Variable((*RUN, "overlap"), "free entropy per dimension"),
+        "m_fixed": Variable((), "overlap at the fixed point"),
+        "q_fixed": Variable((), "squared norm over d at the fixed point"),
+        "V_fixed": Variable((), "posterior variance at the fixed point"),
+        "mse_fixed": Variable((), "mean squared error on the weights at the fixed point"),
+        "generalisation_error_fixed": Variable((), "error on a new label at the fixed point"),
+    }
+
+
+class TwoTimes(Direction):
+    """A direction that moves: how it correlates with and answers to what it was before."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        **Direction.variables,
+        "C": Variable((*RUN, "time_2"), "two-time correlation"),
+        "R": Variable((*RUN, "time_2"), "two-time response"),
+        "M_C": Variable((*RUN, "time_2"), "memory kernel: covariance of the effective noise"),
+        "M_R": Variable((*RUN, "time_2"), "memory kernel: response of the forces"),
+        "nu": Variable(RUN, "multiplier that keeps the norm, or the ridge"),
+        "delta_nu": Variable(RUN, "alpha times the mean curvature of the loss"),
+        "residual": Variable(RUN, "how far an exact identity is violated"),
+    }
