@@ -1,5 +1,6 @@
 """Figures in the house style, written whole; and words for their labels."""
 
+import importlib
 import io
 import json
 import os
@@ -177,10 +178,9 @@ def _make(known: bool, **settings: Any) -> "Figure":
             return png(self)
 
         def _ipython_display_(self) -> None:
-            from IPython.display import Image, display  # type: ignore[import-not-found]
-
             if not _shown_by_pyplot(self):
-                display(Image(png(self)))
+                notebook = importlib.import_module("IPython.display")
+                notebook.display(notebook.Image(png(self)))
 
     if not known:
         return NotebookFigure(**settings)
@@ -194,7 +194,8 @@ def _make(known: bool, **settings: Any) -> "Figure":
 
 def _shown_by_pyplot(figure: "Figure") -> bool:
     """Whether the notebook's backend shows the figure at the end of the cell by itself."""
-    plt = sys.modules.get("matplotlib.pyplot")
-    if plt is None or figure not in [plt.figure(number) for number in plt.get_fignums()]:
-        return False
-    return "inline" in plt.get_backend().lower()
+    from matplotlib import get_backend
+    from matplotlib._pylab_helpers import Gcf
+
+    known = any(manager.canvas.figure is figure for manager in Gcf.get_all_fig_managers())
+    return known and "inline" in get_backend().lower()
