@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.success import success_rate as success_rate
     from limitlab.analysis.uniqueness import uniqueness as uniqueness
     from limitlab.cite import cite as cite
+    from limitlab.gallery import run as run
     from limitlab.macro.bayes.bayes_optimal import BayesOptimal as BayesOptimal
     from limitlab.macro.bayes.state_evolution import StateEvolution as StateEvolution
     from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField as HighDimMeanField

@@ -41,7 +41,7 @@ def namespace(
             warnings.warn(words, DeprecationWarning, stacklevel=2)
             return getattr(importlib.import_module(left[name]), name)
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}.{_hint(name, home, left)}", name=name)
         if home[name] == package:
             return importlib.import_module(f"{package}.{name}")
         value = getattr(importlib.import_module(home[name]), name)
@@ -55,6 +55,18 @@ def namespace(
 
     names = sorted(home)
     return __getattr__, lambda: list(names), names
+
+
+def _hint(name: str, home: Mapping[str, str], left: Mapping[str, str]) -> str:
+    """A sentence with the name that looks like this one, here or where it went; nothing if none does."""
+    if name.startswith("_"):
+        return ""  # Python and notebooks ask for these; nobody mistyped them
+    import difflib
+
+    lower = {known.lower(): f"{module}.{known}" for known, module in left.items()}
+    lower |= {known.lower(): known for known in home}
+    near = difflib.get_close_matches(name.lower(), lower, 1, 0.7)
+    return f" Did you mean {lower[near[0]]!r}?" if near else ""
 
 
 def public_names(package: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 __all__ = [
     "AccuracyWarning",
+    "ArgumentError",
     "ConvergenceError",
     "DamagedFileWarning",
     "EngineError",
@@ -20,6 +21,10 @@ class LimitlabError(Exception):
 
 class InputError(LimitlabError, ValueError):
     """A value outside its range: the message names the field, the value and the remedy."""
+
+
+class ArgumentError(InputError, TypeError):
+    """An argument that a part does not have; the message names the one that was meant."""
 
 
 class SpecError(InputError):

@@ -1,8 +1,10 @@
-"""Figures outside pyplot's global state, in the house style, written whole; and words for their labels."""
+"""Figures in the house style, written whole; and words for their labels."""
 
+import importlib
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "average",
+    "close_figure",
     "describe",
     "new_figure",
     "palette",
+    "png",
     "save_figure",
     "short",
     "style_axes",
@@ -41,11 +45,13 @@ palette: tuple[str, ...] = (
 )
 
 
-def new_figure(panels: int = 1, *, width: float = 4.4, height: float = 3.6) -> "tuple[Figure, list[Axes]]":
-    """A figure of so many panels (three to a row, four as a square), not known to pyplot."""
+def new_figure(
+    panels: int = 1, *, width: float = 4.4, height: float = 3.6, known: bool = False
+) -> "tuple[Figure, list[Axes]]":
+    """A figure of so many panels (three to a row, four as a square); pyplot knows and shows it only if ``known``."""
     columns = panels if panels <= 3 else 2 if panels == 4 else 3
     rows = -(-panels // columns)
-    figure = _figure_class()(figsize=(width * columns, height * rows), layout="constrained")
+    figure = _make(known, figsize=(width * columns, height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for spare in grid[panels:]:
         spare.remove()
@@ -150,14 +156,46 @@ def _problem(ds: "xr.Dataset") -> dict:
     return json.loads(ds.attrs.get("problem", "{}"))
 
 
-def _figure_class() -> type:
-    """A Figure that a notebook shows without pyplot."""
+def png(figure: "Figure") -> bytes:
+    """The figure as a notebook shows it."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    return buffer.getvalue()
+
+
+def close_figure(figure: "Figure") -> None:
+    """Make pyplot forget the figure, if it knows it; it can still be written."""
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(figure)
+
+
+def _make(known: bool, **settings: Any) -> "Figure":
+    """A Figure that a notebook shows once, whether pyplot knows it or not."""
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
         def _repr_png_(self) -> bytes:
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png", dpi=100)
-            return buffer.getvalue()
+            return png(self)
 
-    return NotebookFigure
+        def _ipython_display_(self) -> None:
+            if not _shown_by_pyplot(self):
+                notebook = importlib.import_module("IPython.display")
+                notebook.display(notebook.Image(png(self)))
+
+    if not known:
+        return NotebookFigure(**settings)
+    import matplotlib.pyplot as plt
+
+    try:
+        return plt.figure(FigureClass=NotebookFigure, **settings)
+    except ImportError:  # a backend was chosen that cannot run here, such as one without a screen
+        return NotebookFigure(**settings)
+
+
+def _shown_by_pyplot(figure: "Figure") -> bool:
+    """Whether the notebook's backend shows the figure at the end of the cell by itself."""
+    from matplotlib import get_backend
+    from matplotlib._pylab_helpers import Gcf
+
+    known = any(manager.canvas.figure is figure for manager in Gcf.get_all_fig_managers())
+    return known and "inline" in get_backend().lower()

@@ -1,6 +1,6 @@
 """plot: simulations and predictions of one problem in one figure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from limitlab.figures import (
     title,
 )
 from limitlab.results.schema import RESERVED_DIMENSIONS, pairs_of
+from limitlab.text import show
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -76,6 +77,7 @@ def plot(
     pred: "xr.Dataset | None" = None,
     *more: "xr.Dataset",
     variables: "list[str] | tuple[str, ...] | str | None" = None,
+    ax: "Axes | Sequence[Axes] | np.ndarray | None" = None,
 ) -> "Figure":
     """Draw any number of results, in any order: predictions as lines, simulations as points.
 
@@ -89,20 +91,40 @@ def plot(
         Results of `simulate` and `predict`; the two names only suggest an order.
     variables
         Which variables to draw; None means the risk and the overlaps (and the second layer if it moves).
+    ax
+        Axes of yours to draw in, one for each variable; left out, a new figure is made.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not shown, and not known to pyplot: end a notebook cell with it, or write it with ``fig.savefig``.
+        Known to pyplot: ``plt.show()`` shows it, and so does a notebook. Write it with ``fig.savefig``, and in a long
+        loop forget it with ``plt.close(fig)``.
     """
     sources = _sources([ds for ds in (sim, pred, *more) if ds is not None])
     names = _choose(sources, variables)
-    figure, panels = new_figure(len(names))
+    panels = new_figure(len(names), known=True)[1] if ax is None else _given(ax, names)
     for axes, name in zip(panels, names, strict=True):
         _draw_panel(axes, name, sources)
-    _name_sources(panels, sources)
-    figure.suptitle(title([s.data for s in sources]), fontsize="medium")
+    _name_sources(panels, sources, inside=ax is not None)
+    figure: Any = panels[0].get_figure()
+    if ax is None:
+        figure.suptitle(title([s.data for s in sources]), fontsize="medium")
     return figure
+
+
+def _given(ax: Any, names: list[str]) -> "list[Axes]":
+    """A user's own axes, one for each variable."""
+    from matplotlib.axes import Axes
+
+    panels = list(np.asarray(ax, dtype=object).ravel())
+    if not panels or not all(isinstance(one, Axes) for one in panels):
+        raise InputError(f"plot.ax must be axes of matplotlib, such as plt.subplots()[1]; got {show(ax)}.")
+    if len(panels) != len(names):
+        raise InputError(
+            f"plot.ax must be one axes for each variable; got {len(panels)} for {len(names)} "
+            f"({', '.join(names)}). Choose as many with variables=[...]."
+        )
+    return panels
 
 
 # --- what is drawn ------------------------------------------------------------------------------------------
@@ -308,8 +330,11 @@ def _draw_line(axes: "Axes", x: np.ndarray, curve: Curve, style: str, colour: st
         axes.fill_between(x, low, high, color=colour, alpha=0.25, linewidth=0)
 
 
-def _name_sources(panels: "list[Axes]", sources: list[Source]) -> None:
-    """Say once which mark is which result: in the first panel without a legend of its own, else above all."""
+def _name_sources(panels: "list[Axes]", sources: list[Source], inside: bool = False) -> None:
+    """Say once which mark is which result: in the first panel without a legend of its own, else above all.
+
+    ``inside`` a user's axes there is no place above: there the first panel's legend is made longer.
+    """
     one_panel = next((axes for axes in panels if axes.get_legend() is None), None)
     handles = []
     for source in sources:
@@ -318,6 +343,9 @@ def _name_sources(panels: "list[Axes]", sources: list[Source]) -> None:
         handles.append(_handle(color=colour, label=source.label, **shape))
     if one_panel is not None:
         one_panel.legend(handles=handles, fontsize="small", frameon=False)
+    elif inside:
+        legend: Any = panels[0].get_legend()
+        panels[0].legend(handles=[*handles, *legend.legend_handles], fontsize="small", frameon=False)
     else:
         panels[0].figure.legend(handles=handles, loc="outside upper left", fontsize="small", frameon=False)
 

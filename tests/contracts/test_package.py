@@ -90,8 +90,16 @@ def test_every_question_is_in_analysis_and_every_error_in_errors():
 
 
 def test_unknown_names_are_refused_in_words():
-    with pytest.raises(AttributeError, match="'limitlab' has no attribute 'simulat'"):
+    with pytest.raises(AttributeError, match=r"'limitlab' has no attribute 'simulat'\. Did you mean 'simulate'\?$"):
         getattr(ll, "simulat")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"Did you mean 'OnlineSGD'\?$"):
+        getattr(ll, "OnlneSGD")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"Did you mean 'OverlapODE'\?$"):
+        getattr(ll, "overlapode")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"Did you mean 'limitlab\.analysis\.kernel_ridge'\?$"):
+        getattr(ll, "kernelridge")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"no attribute '_ipython_canary'\.$"):
+        getattr(ll, "_ipython_canary")  # noqa: B009
     with pytest.raises(ImportError):
         exec("from limitlab.analysis import nothing_of_the_kind")
 

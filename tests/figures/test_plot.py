@@ -1,17 +1,28 @@
 """plot: what is drawn is what the data say. The data are made up, so that no test waits for a compiler."""
 
 import re
+import sys
+import types
+from typing import Any
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.figures import average, time_label
+from limitlab.figures import average, close_figure, new_figure, time_label
 from limitlab.plot import DRAWN_CURVES, DRAWN_POINTS, palette, plot, save_figure
 from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps
 
 TIMES = np.linspace(0.0, 2.0, 11)
+
+
+@pytest.fixture(autouse=True)
+def few_figures():
+    yield
+    plt.close("all")
 
 
 def problem(p=2, k=2, trained=False):
@@ -245,16 +256,79 @@ def test_a_figure_of_matrices_only_names_its_results_above_the_panels():
     ]
 
 
-def test_pyplot_knows_nothing_of_the_figure():
-    import matplotlib.pyplot as plt
-
+def test_pyplot_knows_the_figure_and_forgets_it():
     before = plt.get_fignums()
-    plot(SIM, ODE)
+    figure = plot(SIM, ODE)
+    assert plt.gcf() is figure
+    assert len(plt.get_fignums()) == len(before) + 1
+    close_figure(figure)
     assert plt.get_fignums() == before
 
 
-def test_a_notebook_can_show_the_figure():
-    assert plot(ODE)._repr_png_().startswith(b"\x89PNG")
+def test_no_backend_is_chosen_for_the_user(monkeypatch):
+    def refuse(*_, **__):
+        raise ImportError("Cannot load backend 'TkAgg'")
+
+    before = matplotlib.get_backend()
+    plot(SIM)
+    assert matplotlib.get_backend() == before
+    monkeypatch.setattr(plt, "figure", refuse)
+    assert plot(SIM)._repr_png_().startswith(b"\x89PNG")  # where there is no screen there is still a figure
+
+
+def test_figures_of_the_gallery_are_not_known_to_pyplot():
+    before = plt.get_fignums()
+    new_figure(3)
+    assert plt.get_fignums() == before
+
+
+def test_a_notebook_shows_the_figure_once(monkeypatch):
+    shown = []
+    notebook = types.SimpleNamespace(display=shown.append, Image=lambda data: data[:4])
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    figure: Any = plot(ODE)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    figure._ipython_display_()
+    assert shown == [b"\x89PNG"]
+    monkeypatch.setattr(matplotlib, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
+    figure._ipython_display_()  # the backend shows what pyplot knows at the end of the cell
+    assert shown == [b"\x89PNG"]
+    close_figure(figure)  # as it does itself
+    figure._ipython_display_()
+    assert shown == [b"\x89PNG"] * 2
+
+
+def test_results_are_drawn_in_axes_of_the_user():
+    figure, (left, right) = plt.subplots(1, 2)
+    assert plot(SIM, ODE, variables="risk", ax=left) is figure
+    assert left.get_ylabel() == "risk"
+    assert len(left.lines) > 1
+    assert not right.lines
+    assert figure._suptitle is None  # the figure is the user's
+    before = plt.get_fignums()
+    plot(SIM, ODE, variables=["risk", "M"], ax=plt.subplots(1, 2)[1])
+    assert len(plt.get_fignums()) == len(before) + 1
+
+
+def test_axes_with_many_entries_name_results_in_their_own_legend():
+    _, axes = plt.subplots()
+    plot(SIM, ODE, variables="M", ax=axes)
+    words = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert words[:2] == ["simulate (weights), d = 50, 4 runs", "OverlapODE"]
+    assert "$M_{0,0}$" in words
+    assert not axes.get_figure().legends
+
+
+def test_axes_that_do_not_match_are_refused_in_words():
+    _, axes = plt.subplots()
+    with pytest.raises(ll.errors.InputError, match=r"got 1 for 3 \(risk, M, Q\)\. Choose as many with variables"):
+        plot(SIM, ODE, ax=axes)
+    with pytest.raises(ll.errors.InputError, match="got 2 for 1"):
+        plot(SIM, ODE, variables="risk", ax=[axes, axes])
+    with pytest.raises(ll.errors.InputError, match="must be axes of matplotlib"):
+        plot(SIM, ODE, ax=plt.figure())
+    with pytest.raises(ll.errors.InputError, match="must be axes of matplotlib"):
+        plot(SIM, ODE, variables="risk", ax=[])
 
 
 def test_the_palette_has_eight_different_colours():

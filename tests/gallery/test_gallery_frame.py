@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import types
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -135,3 +136,42 @@ def test_entries_are_imported_only_when_asked_for(monkeypatch, tmp_path):
 
 def test_the_default_entry_exists():
     assert gallery.DEFAULT in gallery.ENTRIES
+
+
+def test_run_from_python_gives_figure_data_claim_and_checks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    verdict = ll.run(FAKE)
+    assert verdict.ok
+    assert verdict.folder is None
+    assert verdict.claim == "The risk decays."
+    assert [check.statement for check in verdict.checks] == ["the risk falls below one half"]
+    np.testing.assert_allclose(verdict.data["ode"]["risk"][0], 1.0)
+    assert verdict.figure.axes
+    assert repr(verdict) == str(verdict) == verdict.text.rstrip()
+    assert list(tmp_path.iterdir()) == []  # nothing is written unless asked
+
+
+def test_a_verdict_is_a_figure_and_a_table_in_notebooks():
+    entry = dataclasses.replace(FAKE, title="<b>", check=lambda data: [Check("a < b", False, "b & a")])
+    page = ll.run(entry)._repr_html_()
+    assert page.startswith('<img src="data:image/png;base64,iVBOR')
+    assert "FAILED" in page and "a &lt; b\nb &amp; a" in page and "&lt;b&gt;" in page
+    assert "<b>" not in page
+
+
+def test_run_takes_names_and_a_folder_as_the_command_does(tmp_path, monkeypatch):
+    module = types.ModuleType("fake_entry")
+    module.ENTRY = FAKE  # type: ignore[attr-defined]
+    monkeypatch.setattr(gallery, "MODULES", {"fake": "fake_entry"})
+    monkeypatch.setitem(sys.modules, "fake_entry", module)
+    verdict = ll.run("fake", tmp_path / "here")
+    assert verdict.folder == tmp_path / "here"
+    assert (tmp_path / "here" / "figure.png").exists()
+    with pytest.raises(ll.errors.InputError, match="Did you mean 'fake'"):
+        ll.run("fak")
+
+
+def test_figures_of_the_gallery_do_not_pile_up():
+    before = plt.get_fignums()
+    ll.run(FAKE)
+    assert plt.get_fignums() == before

@@ -20,6 +20,7 @@ from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.rules import between
 from limitlab.problems.activations import Activation, activation
+from limitlab.text import Record
 
 __all__ = [
     "HermiteExpansion",
@@ -39,7 +40,7 @@ MAX_DEGREE = 200
 TOLERANCE = 1e-14  # disagreement of a panel that is accepted, as a share of its fair part of the norm
 
 
-class HermiteExpansion(eqx.Module):
+class HermiteExpansion(Record, eqx.Module):
     """Coefficients c_0, ..., c_degree, an estimate of their absolute error, and how both were obtained."""
 
     coefficients: np.ndarray
@@ -49,7 +50,7 @@ class HermiteExpansion(eqx.Module):
     activation: str = eqx.field(static=True)
 
 
-class SampleComplexity(eqx.Module):
+class SampleComplexity(Record, eqx.Module):
     """Samples n ~ d^power (log d)^logs that spherical one-pass SGD needs to leave its random start."""
 
     exponent: int = eqx.field(static=True)

@@ -31,6 +31,7 @@ from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.numerics.checks import check_number
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.text import Record
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,7 +46,7 @@ REGIONS = {
 }
 
 
-class Regime(eqx.Module):
+class Regime(Record, eqx.Module):
     """A point of the phase diagram. Exponents are of d.
 
     Attributes
@@ -78,7 +79,7 @@ class Regime(eqx.Module):
         return f"{self.region} ({self.limit}): {self.words}"
 
 
-class ProblemRegime(eqx.Module):
+class ProblemRegime(Record, eqx.Module):
     """Sizes of what the limits neglect, for one problem at one d.
 
     ``variance`` = gamma/(p B) multiplies the learning-rate-squared term, ``noise`` = Delta gamma/(p B) its

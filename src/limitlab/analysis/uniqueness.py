@@ -21,6 +21,7 @@ from limitlab.numerics.machine import one_thread
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.states.matrix import Instance, look
+from limitlab.text import Record
 
 __all__ = ["Certificate", "SecondSolution", "Uniqueness", "uniqueness"]
 
@@ -34,7 +35,7 @@ POLISH = 50  # Gauss-Newton steps at most
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Record):
     """What a lambda proves, computed from the data alone.
 
     Attributes
@@ -55,7 +56,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class SecondSolution:
+class SecondSolution(Record):
     """The solution next to where the flow from A = I was at s: A, its mean squared residual, its relative error."""
 
     A: np.ndarray
@@ -70,7 +71,7 @@ class SecondSolution:
 
 
 @dataclass(frozen=True)
-class Uniqueness:
+class Uniqueness(Record):
     """Whether the data single out the teacher among positive matrices.
 
     Attributes

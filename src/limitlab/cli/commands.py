@@ -268,11 +268,17 @@ def _keep(result: Any, path: Path) -> None:
 
 
 def _draw(results: list, path: Path, force: bool, variables: list[str] | None = None) -> None:
+    import matplotlib
+
     from limitlab.cli.arguments import place_of
+    from limitlab.figures import close_figure
     from limitlab.plot import plot, save_figure
 
+    matplotlib.use("Agg")  # nothing is shown here, so that no window need be possible
     path = place_of(path, "figure.png", force)
-    say(f"figure saved to {save_figure(plot(*results, variables=variables), path)}")
+    figure = plot(*results, variables=variables)
+    say(f"figure saved to {save_figure(figure, path)}")
+    close_figure(figure)
 
 
 def _first_line(thing: Any) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from limitlab.errors import InputError
-from limitlab.gallery.entry import Check, Entry, Verdict, run
+from limitlab.gallery.entry import Check, Entry, Verdict
+from limitlab.gallery.entry import run as make
 from limitlab.numerics.machine import Progress
 from limitlab.text import did_you_mean
 
-__all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run_entry"]
+__all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run", "run_entry"]
 
 # Folder -> entries in the order in which they are listed. Each is a module of its name, imported when it is asked for.
 FOLDERS = {
@@ -44,15 +45,30 @@ class _Entries(Mapping[str, Entry]):
 ENTRIES: Mapping[str, Entry] = _Entries()
 
 
-def run_entry(entry: str | Entry, folder: str | Path, progress: Progress | None = None) -> Verdict:
-    """Run a gallery entry, by its name or as an `Entry` of your own, and write all that belongs to it.
+def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress: Progress | None = None) -> Verdict:
+    """Run a gallery entry, as ``limitlab run`` does, and give its figure, its data and the verdict on its claim.
 
-    The folder receives ``figure.png``, one netCDF file per result, ``animation.gif`` if the entry has one, and
-    ``verdict.txt`` with the claim, every check and the versions that made it.
+    Parameters
+    ----------
+    entry
+        Its name (see ``limitlab list``), or an `Entry` of your own.
+    folder
+        Receives ``figure.png``, one netCDF file per result, ``animation.gif`` if the entry has one, and
+        ``verdict.txt`` with the claim, every check and the versions that made it. Left out, nothing is written.
+    progress
+        Called as ``progress(done, total, label)``.
+
+    Examples
+    --------
+    >>> verdict = run("staircase")
+    >>> verdict.figure.savefig("staircase.png"), verdict.ok, verdict.checks, verdict.data["sgd"]
     """
     if isinstance(entry, str):
         if entry not in ENTRIES:
             hint = did_you_mean(entry, ENTRIES)
             raise InputError(f"There is no gallery entry {entry!r}; there are: {', '.join(ENTRIES)}.{hint}")
         entry = ENTRIES[entry]
-    return run(entry, folder, progress)
+    return make(entry, folder, progress)
+
+
+run_entry = run

@@ -1,11 +1,12 @@
 """What a gallery entry is: a computation, a claim about it, the check of that claim, and a figure."""
 
+import base64
 import datetime
 import platform
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,10 +14,11 @@ import jax
 
 from limitlab import __version__
 from limitlab.errors import InputError, ResultFileError
-from limitlab.figures import save_figure
+from limitlab.figures import close_figure, png, save_figure
 from limitlab.files import whole
 from limitlab.numerics.machine import Progress
 from limitlab.results.files import save
+from limitlab.text import html_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -69,23 +71,57 @@ class Entry:
     animation: "Callable[[dict[str, xr.Dataset]], Animation] | None" = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
-    """Whether every check holds, the text of verdict.txt, and the folder that has figure and data."""
+    """Whether the claim holds, and all that was made to say so.
+
+    Attributes
+    ----------
+    ok
+        Whether every check holds.
+    text
+        The text of verdict.txt; the verdict prints as it, and in a notebook with its figure.
+    folder
+        Where figure and data were written; None if nowhere.
+    claim, checks
+        What was claimed, and every `Check` of it.
+    data
+        The results by their names.
+    figure
+        The figure, not known to pyplot.
+    """
 
     ok: bool
     text: str
-    folder: Path
+    folder: Path | None
+    claim: str = field(default="", compare=False)
+    checks: tuple[Check, ...] = field(default=(), compare=False)
+    data: "dict[str, xr.Dataset]" = field(default_factory=dict, compare=False)
+    figure: "Figure | None" = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.text.rstrip()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = [("ok" if check.ok else "FAILED", f"{check.statement}\n{check.detail}") for check in self.checks]
+        page = html_table(f"{self.text.splitlines()[0]}\n{self.claim}", rows)
+        if self.figure is None:
+            return page
+        return f'<img src="data:image/png;base64,{base64.b64encode(png(self.figure)).decode()}">{page}'
 
 
-def run(entry: Entry, folder: "str | Path", progress: Progress | None = None) -> Verdict:
+def run(entry: Entry, folder: "str | Path | None" = None, progress: Progress | None = None) -> Verdict:
     """Compute an entry, check its claim, fill a folder: figure.png, a netCDF file per result, verdict.txt.
 
     An entry with an animation leaves animation.gif too. Nothing is written before everything is computed. Each file
-    appears whole or not at all, the verdict last.
+    appears whole or not at all, the verdict last. Without a folder nothing is written.
     """
-    folder = Path(folder)
-    _check_folder(folder)
+    folder = None if folder is None else Path(folder)
+    if folder is not None:
+        _check_folder(folder)
     began = time.perf_counter()
     data = entry.compute(progress)
     for name in data:
@@ -95,21 +131,29 @@ def run(entry: Entry, folder: "str | Path", progress: Progress | None = None) ->
     if not checks:
         raise InputError(f"{entry.name} checked nothing. Entry.check must return at least one Check.")
     figure = entry.figure(data)
-    film = None if entry.animation is None else _gif(entry.animation(data))
-    verdict = Verdict(all(check.ok for check in checks), _text(entry, checks, time.perf_counter() - began), folder)
+    close_figure(figure)  # of one that was made by `plot`
+    film = None if entry.animation is None or folder is None else _gif(entry.animation(data))
+    ok, text = all(check.ok for check in checks), _text(entry, checks, time.perf_counter() - began)
+    verdict = Verdict(ok, text, folder, entry.claim, tuple(checks), data, figure)
+    if folder is not None:
+        _write(verdict, folder, film)
+    return verdict
+
+
+def _write(verdict: Verdict, folder: Path, film: bytes | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResultFileError(f"{folder} could not be made: {error.strerror}. Choose another place.") from error
-    for name, dataset in data.items():
+    for name, dataset in verdict.data.items():
         save(dataset, folder / f"{name}.nc")
-    save_figure(figure, folder / FIGURE)
+    if verdict.figure is not None:
+        save_figure(verdict.figure, folder / FIGURE)
     if film is not None:
         with whole(folder / ANIMATION) as part:
             part.write_bytes(film)
     with whole(folder / VERDICT) as part:
         part.write_text(verdict.text, encoding="utf-8", newline="\n")
-    return verdict
 
 
 def _check_folder(folder: Path) -> None:

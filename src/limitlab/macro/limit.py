@@ -4,9 +4,8 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import equinox as eqx
-
 from limitlab.problems.asked import Asked
+from limitlab.problems.part import Part
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.states.view import Variable
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["AbstractLimit"]
 
 
-class AbstractLimit(eqx.Module):
+class AbstractLimit(Part):
     """A limit in which the problem has an exact law.
 
     A limit of a user's own has `check` and `solve(problem, times)`, which fills a Dataset by

@@ -23,7 +23,7 @@ from limitlab.numerics.checks import check_times
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point, in_families
-from limitlab.text import did_you_mean
+from limitlab.text import did_you_mean, html_table, text_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -129,10 +129,20 @@ def limit_of(problem: Problem, limit: Any) -> AbstractLimit:
     return limit
 
 
-def limits(problem: Problem) -> dict[str, str]:
+class Answers(dict[str, str]):
+    """For every limit "applies" or why not; a dict that prints as a table."""
+
+    def __repr__(self) -> str:
+        return text_table(self.items())
+
+    def _repr_html_(self) -> str:
+        return html_table("limits", self.items())
+
+
+def limits(problem: Problem) -> Answers:
     """For every limit its name and either "applies" or the reason why it does not, with what to try instead."""
     problem = Asked("limits", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")
-    answer = {}
+    answer = Answers()
     for name, limit in LIMITS.items():
         try:
             limit().check(problem)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.problems.asked import Asked, check_promise, has_own
+from limitlab.problems.part import Part
 
 if TYPE_CHECKING:
     from limitlab.problems.problem import Problem
@@ -40,7 +41,7 @@ class Points(eqx.Module):
     mirrored: bool = eqx.field(static=True, default=False)
 
 
-class AbstractInputs(eqx.Module):
+class AbstractInputs(Part):
     """A law of inputs x in d dimensions with E|x|^2 about 1.
 
     Class attributes
@@ -78,7 +79,7 @@ class AbstractInputs(eqx.Module):
         return None
 
 
-class AbstractTeacher(eqx.Module):
+class AbstractTeacher(Part):
     """Something that turns an input into a clean output z.
 
     Class attributes
@@ -156,7 +157,7 @@ class Response(NamedTuple):
     back: Any
 
 
-class AbstractStudent(eqx.Module):
+class AbstractStudent(Part):
     """A network that learns: parameters in any tree of arrays, and the output f(x) that they give."""
 
     @property
@@ -218,7 +219,7 @@ class AbstractStudent(eqx.Module):
         return None
 
 
-class AbstractAlgorithm(eqx.Module):
+class AbstractAlgorithm(Part):
     """How the learner uses its samples.
 
     Class attributes

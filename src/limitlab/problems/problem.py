@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY
 from typing import Any
 
-import equinox as eqx
-
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.trees import changed_fields
@@ -15,7 +13,9 @@ from limitlab.problems.channels import AbstractChannel, GaussianNoise
 from limitlab.problems.inputs import AbstractInputs, Gaussian
 from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.networks import Committee
+from limitlab.problems.part import Part, right_name
 from limitlab.problems.starts import AbstractStart, OverlapStart
+from limitlab.text import show
 
 __all__ = ["Problem", "replaced"]
 
@@ -28,9 +28,23 @@ _KINDS: dict[str, tuple[type, str]] = {
     "start": (AbstractStart, "a start such as RandomStart()"),
     "algorithm": (AbstractAlgorithm, "a learning rule such as OnlineSGD(learning_rate=0.5)"),
 }
+_ELSEWHERE = {  # where fields are that one may look for in the problem itself
+    "learning_rate": "algorithm=OnlineSGD",
+    "batch_size": "algorithm=OnlineSGD",
+    "momentum": "algorithm=Momentum",
+    "penalty": "algorithm=ERM",
+    "temperature": "algorithm=Langevin",
+    "width": "student=Committee",
+    "activation": "student=Committee",
+    "second_layer": "student=Committee",
+    "variance": "channel=GaussianNoise",
+    "prior": "teacher=SingleIndex",
+    "overlap": "start=InformedStart",
+    "scale": "start=RandomStart",
+}
 
 
-class Problem(eqx.Module):
+class Problem(Part):
     r"""A learning problem: nature (inputs, teacher, channel, how many samples) and learner (the rest).
 
     Parameters
@@ -94,6 +108,19 @@ class Problem(eqx.Module):
                     f"Problem.start has overlaps M of shape {(p, k)} (students, teachers), but the {field} has width "
                     f"{network.width}. Give M one row per student unit and one column per teacher unit."
                 )
+
+    @classmethod
+    def hint(cls, name, value, given):
+        if name in ("d", "times", "replicas", "seed"):
+            return f"It is no part of a problem: give it to a verb, as in simulate(problem, {name}={show(value)})."
+        if name in ("n", "n_samples", "samples"):
+            return "Write Problem(sample_ratio=...), the number of samples over the dimension."
+        right = name if name in _ELSEWHERE else None
+        if right is None and right_name(name, [field.name for field in dataclasses.fields(cls)]) is None:
+            right = right_name(name, _ELSEWHERE)
+        if right is None:
+            return super().hint(name, value, given)
+        return f"Write Problem({_ELSEWHERE[right]}({right}={show(value)}))."
 
     def need(self, *fields: str, by: str) -> tuple[Any, ...]:
         """Return the named parts, or raise `InputError` in words if one was left out."""

@@ -15,11 +15,12 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.rules import legendre
+from limitlab.problems.part import Part
 
 __all__ = ["AbstractSchedule", "CustomSchedule", "PowerSchedule", "on_the_clock", "off_the_clock"]
 
 
-class AbstractSchedule(eqx.Module):
+class AbstractSchedule(Part):
     r"""A speed :math:`\xi(t) \ge 0`."""
 
     @abstractmethod

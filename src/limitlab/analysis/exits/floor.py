@@ -21,13 +21,14 @@ import numpy as np
 from limitlab.analysis.exits.formulas import Plateau, plateau_of
 from limitlab.analysis.exits.ode import flow
 from limitlab.problems.problem import Problem
+from limitlab.text import Record
 
 __all__ = ["AsymptoticRisk", "asymptotic_risk"]
 
 GRID = 4001  # values of q between which roots are looked for
 
 
-class AsymptoticRisk(eqx.Module):
+class AsymptoticRisk(Record, eqx.Module):
     """The risk at the end (floor Delta/2 included); ``float(risk)`` is its ``value``.
 
     ``excess`` is value - Delta/2; ``overlap`` is |m_j|, ``mutual`` is |Q_jl|; ``learned`` is False on the

@@ -15,11 +15,12 @@ import numpy as np
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.text import Record
 
 __all__ = ["Plateau", "plateau", "plateau_in", "plateau_of", "unit_rate"]
 
 
-class Plateau(eqx.Module):
+class Plateau(Record, eqx.Module):
     """The numbers that rule the escape: width p, Gamma = gamma/(p B), label noise Delta."""
 
     width: int = eqx.field(static=True)

@@ -13,6 +13,7 @@ from limitlab.analysis.exits.formulas import Plateau, plateau_in, unit_rate
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.text import Record
 
 __all__ = [
     "CriticalRate",
@@ -26,7 +27,7 @@ __all__ = [
 ALIGNED = 1 / 6  # Gamma above which a common displacement from the teacher grows (no label noise)
 
 
-class OptimalRate(eqx.Module):
+class OptimalRate(Record, eqx.Module):
     """The rate that leaves the plateau with the fewest samples; ``float(rate)`` is its ``value``.
 
     ``prefactor`` is that of n = prefactor * d * log(...). ``learns`` is False where the full equations at
@@ -45,7 +46,7 @@ class OptimalRate(eqx.Module):
         return self.value
 
 
-class CriticalRate(eqx.Module):
+class CriticalRate(Record, eqx.Module):
     """Rates at which the behaviour changes; ``float(rate)`` is the ``learning`` bound.
 
     Attributes
@@ -67,7 +68,7 @@ class CriticalRate(eqx.Module):
         return self.learning
 
 
-class Gain(eqx.Module):
+class Gain(Record, eqx.Module):
     """Samples needed at width 1 over samples needed at this width, prefactors of d log(...) only.
 
     ``at_optimum`` compares the optimal rates of both (Arnaboldi et al. 2023: (12 + Delta)/(2 + Delta) as the

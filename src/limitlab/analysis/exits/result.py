@@ -2,10 +2,12 @@
 
 import equinox as eqx
 
+from limitlab.text import Record
+
 __all__ = ["ExitTime"]
 
 
-class ExitTime(eqx.Module):
+class ExitTime(Record, eqx.Module):
     """An exit time and what it is worth.
 
     Attributes

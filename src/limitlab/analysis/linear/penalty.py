@@ -14,6 +14,7 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
 from limitlab.problems.problem import Problem
+from limitlab.text import Record
 
 __all__ = ["OptimalPenalty", "optimal_penalty", "separability_threshold"]
 
@@ -25,7 +26,7 @@ TO_INFINITY = "The error falls all the way to an infinite penalty."
 TO_ZERO = "The error falls all the way to no penalty."
 
 
-class OptimalPenalty(eqx.Module):
+class OptimalPenalty(Record, eqx.Module):
     """The penalty of least generalisation error.
 
     Attributes

@@ -18,12 +18,13 @@ from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.networks import SingleIndex
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
+from limitlab.text import Record
 
 __all__ = ["Thresholds", "thresholds"]
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class Thresholds(Record):
     """Sample ratios n/d of the transitions; None where there is no such transition.
 
     Attributes

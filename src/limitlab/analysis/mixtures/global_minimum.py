@@ -15,6 +15,7 @@ from limitlab.analysis.mixtures.measures import Measure, Potentials, least, pote
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_number
 from limitlab.problems.problem import Problem, replaced
+from limitlab.text import html_record
 
 __all__ = ["CriticalDelta", "GlobalMinimum", "critical_delta", "global_minimum"]
 
@@ -30,6 +31,8 @@ class GlobalMinimum(NamedTuple):
     law: Measure
     gap: float
 
+    _repr_html_ = html_record
+
     @property
     def at_infinity(self) -> float:
         """Mass at r = infinity."""
@@ -42,6 +45,8 @@ class CriticalDelta(NamedTuple):
     delta: float
     radius: float
     rival: float
+
+    _repr_html_ = html_record
 
 
 def global_minimum(problem: Problem, d: float = math.inf, tolerance: float = 1e-10) -> GlobalMinimum:

@@ -23,6 +23,7 @@ from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.text import html_record
 
 __all__ = ["Measure", "OptimalityGap", "Potentials", "as_measure", "finite_width", "optimality_gap", "potentials"]
 
@@ -34,6 +35,8 @@ class Measure(NamedTuple):
 
     r: np.ndarray
     weight: np.ndarray
+
+    _repr_html_ = html_record
 
 
 class OptimalityGap(NamedTuple):
@@ -47,6 +50,8 @@ class OptimalityGap(NamedTuple):
     radius: float
     spread: float
     risk: float
+
+    _repr_html_ = html_record
 
 
 @eqx.filter_jit

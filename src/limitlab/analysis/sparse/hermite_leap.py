@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.text import Record
 
 __all__ = ["HermiteLeap", "hermite_leap", "sample_order"]
 
@@ -26,7 +27,7 @@ MAX_DEGREE = 100
 
 
 @dataclass(frozen=True)
-class HermiteLeap:
+class HermiteLeap(Record):
     """The leap of a polynomial of Gaussian variables.
 
     Attributes

@@ -26,6 +26,7 @@ from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.symmetry import SymmetryGroup, symmetry_group
 from limitlab.problems.sparse.target import SparseTarget, term_name
 from limitlab.results.schema import dataset
+from limitlab.text import Record
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,7 +37,7 @@ ROUNDING = 1e-22  # of E h^2: a smaller floor is zero
 
 
 @dataclass(frozen=True)
-class Staircase:
+class Staircase(Record):
     r"""How hard a target is for one-pass SGD, and why.
 
     Attributes

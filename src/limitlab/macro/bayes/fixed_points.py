@@ -23,6 +23,7 @@ from limitlab.numerics.roots import illinois
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
+from limitlab.text import html_record
 
 __all__ = [
     "Curve",
@@ -50,6 +51,8 @@ class Points(NamedTuple):
     alpha: np.ndarray
     prior_part: np.ndarray  # Phi_w - m A / 2
     phi_out: np.ndarray
+
+    _repr_html_ = html_record
 
     @property
     def free_entropy(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from limitlab.files import whole
 from limitlab.macro.dmft.paths import Block, Front, Sample
 from limitlab.macro.dmft.rows import Kernels
 from limitlab.macro.dmft.solve import Batch
+from limitlab.text import brief, html_table
 
 __all__ = ["DMFTState"]
 
@@ -31,6 +32,10 @@ class DMFTState(eqx.Module):
     def steps(self) -> int:
         """The last step whose kernels are known."""
         return self.batches[0].t - 1
+
+    def _repr_html_(self) -> str:
+        rows = [("steps", brief(self.steps)), ("batches", brief(len(self.batches))), ("problem", self.spec_hash)]
+        return html_table("DMFTState", [*rows, ("settings", self.settings)])
 
     def check(self, spec_hash: str, settings: str) -> None:
         """Raise `InputError` unless the state is of this problem and of these settings."""

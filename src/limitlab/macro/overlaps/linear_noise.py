@@ -17,6 +17,7 @@ from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import Overlaps, error_sum, limit_overlaps
+from limitlab.text import html_record
 
 __all__ = ["LinearNoise", "linear_noise"]
 
@@ -34,6 +35,8 @@ class LinearNoise(NamedTuple):
     covariance: np.ndarray
     coordinates: tuple[str, ...]
     rule: str
+
+    _repr_html_ = html_record
 
     def variance(self, coordinate: str) -> np.ndarray:
         """Variance of one coordinate, such as ``"M[0,0]"``, at all times."""

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, TrapezoidSmoother
 from limitlab.numerics.gauss.terms import Term, derivative_terms
+from limitlab.problems.part import Part
+from limitlab.text import code
 
 __all__ = ["AbstractActivation", "Activation", "Pieces"]
 
@@ -36,7 +37,7 @@ class Pieces(NamedTuple):
         return Pieces(self.level + self.tilt * by, self.tilt, self.places - by, self.bends)
 
 
-class AbstractActivation(eqx.Module):
+class AbstractActivation(Part):
     r"""A scalar function :math:`\sigma`, its derivative, and its exact Gaussian calculus where it is known.
 
     To add one, write a small frozen class like those of ``named.py`` with
@@ -129,7 +130,8 @@ class AbstractActivation(eqx.Module):
         return self.function(x)
 
     def __repr__(self) -> str:
-        return f'"{self.name}"'
+        readable = self.named and type(self).__module__.startswith("limitlab.")
+        return code(self.name) if readable else super().__repr__()
 
     def __hash__(self) -> int:
         return hash((type(self), *(getattr(self, field.name) for field in dataclasses.fields(self))))

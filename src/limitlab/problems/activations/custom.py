@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.problems.activations.base import AbstractActivation
+from limitlab.text import code
 
 __all__ = ["Custom"]
 
@@ -37,6 +38,9 @@ class Custom(AbstractActivation):
     @property
     def named(self):
         return False
+
+    def __repr__(self):
+        return code(self.given)
 
     def function(self, x):
         return self.given(x)

@@ -21,6 +21,9 @@ class Shifted(AbstractActivation):
     def named(self):
         return self.base.named
 
+    def __repr__(self):
+        return super().__repr__() if self.named else f"shifted({self.base!r}, {self.by!r})"
+
     def function(self, x):
         return self.base.function(x + self.by)
 

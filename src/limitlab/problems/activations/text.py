@@ -6,6 +6,9 @@ Any function of ``jax.numpy`` may be given from Python; it has no name and canno
 import re
 from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
+
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.problems.activations.base import Activation
@@ -25,6 +28,28 @@ _NUMBER = r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
 _KNOT = re.compile(rf"\s*[(\[]{_NUMBER},{_NUMBER}[)\]]\s*(?:,\s*|\Z)")
 _WORDS = {a.name: a for a in (Erf(), Relu(), Square(), Linear(), Tanh(), Sigmoid(), Sign(), Abs())}
 
+# Functions of JAX that are ours. Its erf is not: erf(x), where ours is erf(x/sqrt(2)).
+_KNOWN = (
+    (jax.nn.relu, "relu"),
+    (jax.nn.sigmoid, "sigmoid"),
+    (jax.scipy.special.expit, "sigmoid"),
+    (jax.lax.logistic, "sigmoid"),
+    (jnp.tanh, "tanh"),
+    (jax.nn.tanh, "tanh"),
+    (jax.lax.tanh, "tanh"),
+    (jnp.abs, "abs"),
+    (jnp.absolute, "abs"),
+    (jnp.fabs, "abs"),
+    (jax.lax.abs, "abs"),
+    (abs, "abs"),
+    (jnp.sign, "sign"),
+    (jax.lax.sign, "sign"),
+    (jnp.square, "square"),
+    (jax.lax.square, "square"),
+    (jnp.positive, "linear"),
+    (getattr(jax.nn, "identity", jnp.positive), "linear"),  # newer than our oldest JAX
+)
+
 ACTIVATIONS = tuple(_WORDS)
 
 
@@ -42,12 +67,16 @@ def _unknown(text: str) -> InputError:
 
 
 def activation(value: str | Activation | Callable) -> Activation:
-    """Turn a name, an `Activation` or a ``jax.numpy`` function into an `Activation`."""
+    """Turn a name, an `Activation` or a ``jax.numpy`` function into an `Activation`.
+
+    Functions of JAX that have a name here (``jax.nn.relu``, ``jnp.tanh``, ...) are taken for it.
+    """
     if isinstance(value, Activation):
         return value
     if not isinstance(value, str):
         if callable(value):
-            return Custom(value)
+            word = next((word for function, word in _KNOWN if function is value), None)
+            return Custom(value) if word is None else _WORDS[word]
         raise _unknown(repr(value))
     if len(value) > MAX_NAME:
         raise InputError(

@@ -10,7 +10,6 @@ its logarithm and two derivatives in omega, and from the joint law of (omega, y)
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.gauss.normal import measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
+from limitlab.problems.part import Part
 from limitlab.problems.predictor import Fields, Predictor
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Law(NamedTuple):
         return Law(*(jnp.stack(pair) for pair in ((self.y,) * 2, (self.w, -self.w), (self.weight / 2,) * 2)))
 
 
-class AbstractChannel(eqx.Module):
+class AbstractChannel(Part):
     r"""A law of labels given the teacher's output z.
 
     To add a channel, write one small file like ``sign.py`` with a frozen class that has

@@ -22,6 +22,7 @@ from limitlab.numerics.convex.newton import newton
 from limitlab.numerics.convex.splitting import splitting
 from limitlab.numerics.roots import proximal_point
 from limitlab.problems.channels.base import AbstractChannel
+from limitlab.problems.part import Part
 from limitlab.problems.predictor import Predictor
 
 __all__ = ["AbstractConvexLoss", "AbstractLoss", "Misfit", "Proximal", "newton_prox"]
@@ -43,7 +44,7 @@ class Misfit(NamedTuple):
     remedy: str
 
 
-class AbstractLoss(eqx.Module):
+class AbstractLoss(Part):
     """A loss per sample, paid for the output z when the label is y; ``differentiable`` if descent can follow it."""
 
     convex: ClassVar[bool] = False

@@ -55,6 +55,7 @@ class Committee(AbstractTeacher, AbstractStudent):
 
     by_start: ClassVar[bool] = True
     by_fields: ClassVar[bool] = True
+    always: ClassVar[tuple[str, ...]] = ("activation",)
 
     def __check_init__(self):
         check_integer("Committee", "width", self.width, low=1, remedy="A network has at least one unit.")

@@ -10,12 +10,12 @@ its normalisation, mean and variance.
 from abc import abstractmethod
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
+from limitlab.problems.part import Part
 
 __all__ = ["AbstractPrior", "BayesWeights", "Posterior"]
 
@@ -36,7 +36,7 @@ class BayesWeights(NamedTuple):
     phi: jax.Array
 
 
-class AbstractPrior(eqx.Module):
+class AbstractPrior(Part):
     r"""The law of one weight w, independent of the others, with mean zero.
 
     To add a prior, write one small file like ``laplace.py`` with a frozen class that has

@@ -16,6 +16,7 @@ import numpy as np
 
 from limitlab.problems.sparse.search import Search, Signed
 from limitlab.problems.sparse.target import SparseTarget
+from limitlab.text import Record
 
 __all__ = ["SymmetryGroup", "fixed_projection", "symmetry_group"]
 
@@ -23,7 +24,7 @@ BUDGET = 20_000  # steps of the search, about a second
 
 
 @dataclass(frozen=True)
-class SymmetryGroup:
+class SymmetryGroup(Record):
     """The symmetries of a target of P variables, numbered 1 to P in the order of ``target.variables``.
 
     Attributes

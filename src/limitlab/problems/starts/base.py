@@ -7,7 +7,6 @@ at every dimension d, and the limit of that law as d grows. What a start does no
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from limitlab.numerics.linalg import realised
 from limitlab.problems.asked import check_promise
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.networks.network import Network
+from limitlab.problems.part import Part
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.starts.neurons import Neurons
 
@@ -49,7 +49,7 @@ class Evidence(NamedTuple):
     teacher: jax.Array | None = None
 
 
-class AbstractStart(eqx.Module):
+class AbstractStart(Part):
     """Where the student's weights are at time 0.
 
     A start of a user's own has `weights`; with ``joint = True`` and `draw` (and `limit`) it also serves teachers whose

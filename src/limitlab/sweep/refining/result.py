@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from limitlab.errors import InputError
+from limitlab.text import brief, html_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,6 +58,10 @@ class Refinement:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = [("parameter", self.parameter), ("points", brief(self.evaluated)), ("skipped", brief(len(self.skipped)))]
+        return html_table(str(self), rows)
 
     def __rich__(self):
         from rich.text import Text
