@@ -167,16 +167,6 @@ def test_an_anisotropic_mixture_that_is_none():
     assert float(blind.risk[-1]) >= 0.5 - 1e-12  # the classes cannot be told apart
 
 
-def test_large_d_tends_to_infinite_d():
-    times = np.array([0.5, 2.0])
-    limit = ll.predict(problem(0.3), ll.RadialFlow(), times=times).risk.values
-    gaps = [
-        np.abs(ll.predict(problem(0.3), ll.RadialFlow(d=d, nodes=48), times=times).risk.values - limit)
-        for d in (1000, 2000)
-    ]
-    np.testing.assert_allclose(gaps[0] / gaps[1], 2.0, rtol=0.02)
-
-
 def test_a_point_mass_stays_one():
     assert ll.predict(problem(), ll.RadialFlow(), times=np.array([1.0])).sizes["particle"] == 1
     sphere = problem(start={"sphere": True})
