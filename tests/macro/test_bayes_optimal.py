@@ -159,14 +159,14 @@ def test_random_starts_of_scale_one():
     np.testing.assert_allclose(path.m.values[::4], wanted, atol=5e-5)
     assert float(path.m_fixed) == pytest.approx(0.99966, abs=1e-5)
     sharp = glm(ll.GaussianPrior(), ll.Modulus(), 2.0, start=ll.RandomStart(1.0))
-    path = ll.predict(sharp, ll.StateEvolution(d=2000.0, iterations=40))
+    path = ll.predict(sharp, ll.StateEvolution(d=2000.0, iterations=60))
     assert np.max(path.m.values) < 0.4 and path.m.values[-1] < 0.1
     assert abs(float(path.m_fixed)) < 1e-20 and str(path.status.values) == "ok"
 
 
 def test_random_start_of_an_even_channel():
     problem = glm(ll.GaussianPrior(), ll.Modulus(), 2.0, start=ll.RandomStart(scale=0.3))
-    limit = ll.predict(problem, ll.StateEvolution(iterations=5))
+    limit = ll.predict(problem, ll.StateEvolution(iterations=60))
     assert np.all(np.abs(limit.m) < 1e-12)
     assert "fixed point of an even channel" in limit.attrs["note"] and "d=1000" in limit.attrs["note"]
     path = ll.predict(problem, ll.StateEvolution(d=2000, iterations=60))

@@ -117,11 +117,11 @@ def test_risks_agree_with_independent_code(delta, d):
 
 def test_panels_are_split_where_the_start_is_torn_apart():
     """At small d some norms run away and others stay: equal panels would need thousands of nodes."""
-    learner, times = problem(0.9, 0.3), np.array([0.0, 3.0])
+    learner, times = problem(0.9, 0.3), np.linspace(0.0, 3.0, 5)  # as many as above: the same programs
     flow = ll.predict(learner, ll.RadialFlow(d=10), times=times)
     plain = ll.predict(learner, ll.RadialFlow(d=10, nodes=96), times=times)
     assert flow.attrs["node_error"] < 1e-7 and flow.sizes["particle"] < 600
-    assert abs(float(plain.risk[1] - flow.risk[1])) > 1e-6
+    assert abs(float(plain.risk[-1] - flow.risk[-1])) > 1e-6
 
 
 def test_the_clock_is_not_that_of_the_paper():
@@ -229,7 +229,7 @@ def test_proximal_steps_converge_at_first_order(reference):
 
 def test_a_wall_at_zero():
     """A kink at 0 brings norms to 0 in finite time; all roads stay there, and a larger start escapes."""
-    times = np.array([0.0, 2.0, 4.0])
+    times = np.array([0.0, 1.0, 2.0, 4.0])
     small = problem(0.5, 0.1, BAD)
     flow = ll.predict(small, ll.RadialFlow(d=40, nodes=12, rtol=1e-8), times=times)
     assert float(flow.r[-1].max()) == 0.0 and str(flow.status.values) == "ok"

@@ -316,13 +316,13 @@ def test_state_evolution_brackets_the_spinodal():
 def test_starts_choose_the_branch():
     problem = glm(ll.RademacherPrior(), ll.Sign(), 1.4)  # hard: AMP stays low although the truth is better
     low = ll.predict(problem, ll.StateEvolution(iterations=200))
-    high = ll.predict(problem, ll.StateEvolution(start="informed", iterations=5))
+    high = ll.predict(problem, ll.StateEvolution(start="informed", iterations=200))
     best = ll.predict(problem, ll.BayesOptimal())
     assert float(low.m_fixed) == pytest.approx(float(low.m[-1]), rel=1e-9)
     assert float(low.m_fixed) < 0.9 < float(best.m) == float(high.m_fixed) == 1.0
     assert float(best.free_entropy) == pytest.approx(-np.log(2))
     even = glm(ll.GaussianPrior(), ll.Modulus(), 0.8)
-    stuck = ll.predict(even, ll.StateEvolution())
+    stuck = ll.predict(even, ll.StateEvolution(iterations=5))
     assert np.all(stuck.m == 0) and float(stuck.m_fixed) == 0 and "start='weak'" in stuck.attrs["note"]
     weak = ll.predict(even, ll.StateEvolution(start="weak", iterations=5))
     growth = weak.m.values[1:4] / weak.m.values[:3]
