@@ -52,6 +52,98 @@ def spread(count=8, seed=0, **fixed):
     ]
 
 
+TINY_RATE = 1e-14  # the learning-rate-squared term of OverlapODE is then below rounding
+
+
+def gentle(p=3, k=2, f="erf", g=None, *, start=None, a_star=None, a=None, **more):
+    """A committee that learns without the noise of its steps; same functions f and g unless told otherwise."""
+    rule = {"learning_rate": TINY_RATE, **more}
+    start = ll.RandomStart() if start is None else start
+    return committee(f, g or f, p, k, variance=0.1, start=start, output_weights=a, teacher_weights=a_star, **rule)
+
+
+def projected(m=0.3, learning_rate=0.05, variance=0.2, spherical=True):
+    """The p = k = 1 problem of squares on which the formula sheet has closed forms."""
+    start = ll.InformedStart(overlap=m)
+    return committee("square", "square", 1, 1, learning_rate, variance, start, spherical=spherical)
+
+
+SKEW = ll.OverlapStart(Q=[[1.0, 0.2], [0.2, 1.0]], M=[[0.4], [-0.1]], P=[[1.0]])
+
+
+def skewed(learning_rate=1.0, start=SKEW, trained=True, **algorithm):
+    """Two error functions that differ, and their second layer."""
+    return committee("erf", "erf", 2, 1, learning_rate, 0.2, start, trained=trained, **algorithm)
+
+
+def sparse(
+    text="z1 + z1*z2",
+    activation="shifted(tanh, 0.5)",
+    p=100,
+    law="uniform",
+    trained=True,
+    variance=0.0,
+    scale=1.0,
+    algorithm=None,
+    output_weights=None,
+    **rule,
+):
+    """A sparse target on the hypercube."""
+    return ll.Problem(
+        inputs=ll.Hypercube(),
+        teacher=ll.SparseTarget(text),
+        channel=ll.GaussianNoise(variance),
+        student=ll.Committee(
+            width=p,
+            activation=activation,
+            second_layer="trained" if trained else "fixed",
+            output_weights=output_weights,
+        ),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(scale=scale, second_layer=law),
+        algorithm=algorithm or ll.OnlineSGD(**({"learning_rate": 5.0} | rule)),
+    )
+
+
+def glm(prior, channel, alpha, **rest):
+    """Labels of a single direction, as many per dimension as ``alpha`` says."""
+    return ll.Problem(teacher=ll.SingleIndex(prior), channel=channel, sample_ratio=alpha, **rest)
+
+
+def messages(prior, channel, alpha, start=None, iterations=12, **rule):
+    """The same, learned by message passing."""
+    return glm(prior, channel, alpha, start=start, algorithm=ll.GAMP(iterations=iterations, **rule))
+
+
+def fit(loss, channel=None, alpha=2.0, penalty=0.1, rho=1.0, prior=None):
+    """The same, learned by a convex fit; noiseless signs unless told otherwise."""
+    prior = ll.GaussianPrior(variance=rho) if prior is None else prior
+    return glm(prior, ll.Sign() if channel is None else channel, alpha, loss=loss, algorithm=ll.ERM(penalty=penalty))
+
+
+LANES = 8  # one compiled shape for all curves
+
+
+def fit_curve(problem, alphas):
+    """The asymptotics of a fit at a few sample ratios, always with the same number of lanes."""
+    padded = np.resize(np.asarray(alphas, float), LANES)
+    return ll.ERMAsymptotics().curve(problem, padded).isel(sample_ratio=slice(len(alphas)))
+
+
+def wide(alpha=3.0, width=40, step=0.02, prefactor=0.25, **changes):
+    """Phase retrieval by ``width`` squares; ``step`` is that of the clock, learning_rate/width."""
+    parts = {
+        "teacher": ll.SingleIndex(ll.GaussianPrior()),
+        "channel": ll.Modulus(),
+        "sample_ratio": alpha,
+        "student": ll.Committee(width=width, activation="square"),
+        "loss": ll.PhaseRetrievalLoss(prefactor=prefactor),
+        "start": ll.RandomStart(),
+        "algorithm": ll.GradientDescent(learning_rate=step * width, spherical=False),
+    }
+    return ll.Problem(**(parts | changes))
+
+
 def descent(rule, alpha=3.0, start=None, loss=None, channel=None, rho=1.0, **more):
     """Descent on labels of a single-index teacher; phase retrieval unless told otherwise."""
     return ll.Problem(

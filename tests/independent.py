@@ -4,7 +4,8 @@ erf: the closed expressions of Saad and Solla. Everything: nested panel quadratu
 """
 
 import numpy as np
-from scipy.integrate import solve_ivp
+from scipy import stats
+from scipy.integrate import quad, solve_ivp
 from scipy.special import erf
 
 
@@ -81,16 +82,24 @@ def two_field_moments(Omega, c, student, teacher, noise):
     x, wx = _half_lines([0.0], np.sqrt(q))
     wx = wx * np.exp(-(x**2) / (2 * q)) / np.sqrt(2 * np.pi * q)
     spread = np.sqrt(r - m**2 / q)
-    total = np.zeros(6)
-    for xi, wi in zip(x, wx, strict=True):
-        y, wy = _half_lines([-m / q * xi], spread)
-        wy = wi * wy * np.exp(-(y**2) / (2 * spread**2)) / np.sqrt(2 * np.pi) / spread
-        s2 = m / q * xi + y
-        err = c[0] * f(np.full_like(s2, xi)) + c[1] * g(s2)
-        slope = df(np.full_like(s2, xi))
-        terms = [f(xi) * err, g(s2) * err, slope * xi * err, slope * s2 * err, slope**2 * (err**2 + noise)]
-        total[:5] += [np.sum(wy * term) for term in terms]
+    y, wy = _cut_lines(-m / q * x, spread)  # (s_1, node)
+    wy = wx[:, None] * wy * np.exp(-(y**2) / (2 * spread**2)) / np.sqrt(2 * np.pi) / spread
+    s1, s2 = x[:, None], m / q * x[:, None] + y
+    value, slope, other = f(s1), df(s1), g(s2)
+    err = c[0] * value + c[1] * other
+    terms = (value * err, other * err, slope * s1 * err, slope * s2 * err, slope**2 * (err**2 + noise))
+    total = np.array([np.sum(wy * term) for term in terms])
     return total[:2], total[2:4][None, :], total[4:5][None, :]
+
+
+def _cut_lines(points, scale):
+    """`_half_lines` for many lines at once, each with an edge at its own point."""
+    fixed = np.broadcast_to(scale * np.linspace(-9.5, 9.5, 20), (len(points), 20))
+    edges = np.sort(np.concatenate([fixed, points[:, None]], axis=1), axis=1)  # a point on an edge: an empty panel
+    t, w = np.polynomial.legendre.leggauss(14)
+    left, right = edges[:, :-1, None], edges[:, 1:, None]
+    shape = (len(points), -1)
+    return ((right - left) / 2 * t + (right + left) / 2).reshape(shape), ((right - left) / 2 * w).reshape(shape)
 
 
 def solve(moments, Q, M, P, a, a_star, rate, times, *, noise=0.0, spherical=False, kappa=0.0, batch=1):
@@ -145,3 +154,37 @@ def linear_regression(steps, alpha, eta, m0, variance):
     noise = [spectrum_mean(lambda x, t=t: (1 - eta * x) ** (2 * t), alpha) + alpha - 1 for t in steps]
     loss = [((1 - m0) * s + variance / 2 * v) / alpha for s, v in zip(signal, noise, strict=True)]
     return np.array(m), np.array(loss)
+
+
+# --- state evolution ------------------------------------------------------------------------------------------
+
+
+def sign_signal(m, alpha):
+    """alpha E g^2 of the noiseless sign at overlap m, V = 1 - m: integrate over t = omega/sqrt(V)."""
+    V = 1 - m
+    if m == 0:
+        return alpha * 2 / np.pi
+
+    def integrand(t):
+        hazard = np.exp(stats.norm.logpdf(t) - stats.norm.logcdf(t))
+        return 2 * stats.norm.pdf(t, scale=np.sqrt(m / V)) * stats.norm.pdf(t) * hazard / V
+
+    return alpha * quad(integrand, -12, 12, limit=200)[0]
+
+
+def sign_evolution(alpha, iterations):
+    m = [0.0]
+    for _ in range(iterations):
+        A = sign_signal(m[-1], alpha)
+        m.append(A / (1 + A))
+    return np.array(m)
+
+
+def binary_evolution(alpha, noise, iterations):
+    """+-1 weights seen through y = z + noise."""
+    m = [0.0]
+    for _ in range(iterations):
+        A = alpha / (1 - m[-1] + noise)
+        rest = quad(lambda z, A=A: stats.norm.pdf(z) / np.cosh(np.sqrt(A) * z), -12, 12)[0]
+        m.append(1 - np.exp(-A / 2) * rest)
+    return np.array(m)

@@ -11,7 +11,7 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.networks import Network
 from limitlab.states.run import Learner, Run
 
-__all__ = ["alive", "learner", "live", "move", "one_steps"]
+__all__ = ["alive", "learner", "live", "move", "moved", "network", "one_steps"]
 
 
 def live(problem):
@@ -28,11 +28,16 @@ def learner(problem, net, teacher=()):
     return Learner(net, teacher, problem.algorithm.remember(net))
 
 
-def move(problem, state, x, y, step=0, heat=None):
-    """The state after one step on given samples."""
-    rule, setting = live(problem)
+def moved(both, state, x, y, step=0, heat=None):
+    """The state after one step of `live` on given samples."""
+    rule, setting = both
     x = jnp.asarray(x)
     return rule.step(setting, x.shape[1], alive(state), Sample(x, jnp.asarray(y), heat), jnp.asarray(step)).state
+
+
+def move(problem, state, x, y, step=0, heat=None):
+    """The state after one step on given samples."""
+    return moved(live(problem), state, x, y, step, heat)
 
 
 def one_steps(problem, state, d, keys, step=0, columns=None):

@@ -10,12 +10,13 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import limitlab as ll
+from cases import LANES
+from cases import fit as problem
+from cases import fit_curve as at
 from limitlab.algorithms import erm
 from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.analysis.linear.penalty import optimal_penalty, separability_threshold
-from limitlab.macro.erm.equations import solve_lanes
 from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
-from limitlab.macro.erm.ridge import ridge_lanes
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.losses import (
@@ -33,17 +34,6 @@ from limitlab.problems.predictor import Predictor
 
 LIMIT = ERMAsymptotics()
 NOISY = ll.Sign(variance=0.2, flip=0.05)
-LANES = 8  # one compiled shape for all curves
-
-
-def problem(loss, channel=None, alpha=2.0, penalty=0.1, rho=1.0, prior=None):
-    return ll.Problem(
-        teacher=ll.SingleIndex(ll.GaussianPrior(variance=rho) if prior is None else prior),
-        channel=ll.Sign() if channel is None else channel,
-        loss=loss,
-        sample_ratio=alpha,
-        algorithm=ll.ERM(penalty=penalty),
-    )
 
 
 def solved(problem):
@@ -58,29 +48,7 @@ def draw_data(problem, d, seed, replica):
     return erm.draw_data(ConvexFit.of(problem, Asked("a test")), d, seed, replica)
 
 
-def at(problem, alphas):
-    """The curve at a few sample ratios, always with the same number of lanes."""
-    padded = np.resize(np.asarray(alphas, float), LANES)
-    return LIMIT.curve(problem, padded).isel(sample_ratio=slice(len(alphas)))
-
-
 # --- the equations -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("channel", [ll.GaussianNoise(variance=0.3), ll.Sign(flip=0.05)])
-def test_the_general_solver_finds_ridge_regression(channel):
-    alpha, penalty = (x.ravel() for x in np.meshgrid([0.05, 0.9, 3.0, 100.0], [1e-4, 1.0]))
-    rho = 2.3
-    closed, _ = ridge_lanes(channel, alpha, penalty, rho)
-    found = solve_lanes(
-        traced(channel), SquareLoss(), jnp.asarray(alpha), jnp.asarray(penalty), jnp.full(len(alpha), rho)
-    )
-    assert float(jnp.max(found.residual)) < 1e-10
-    for name in ("m", "q", "V", "m_hat", "q_hat", "V_hat", "train_loss"):
-        np.testing.assert_allclose(getattr(found, name), closed[name], rtol=1e-9, err_msg=name)
-    for name in ("risk", "label_mse", "generalisation_error", "mse"):
-        np.testing.assert_allclose(found.errors[name], closed[name], rtol=1e-9, err_msg=name)
-    np.testing.assert_allclose(found.errors["risk"], found.errors["label_mse"] / 2, rtol=1e-9)
 
 
 def test_ridge_without_penalty_has_both_sides_of_one_sample_per_dimension():
@@ -165,40 +133,6 @@ def test_the_potential_is_stationary_at_the_fixed_point(loss):
     np.testing.assert_allclose(float(potential(jnp.asarray(x0))), value, rtol=1e-9)
 
 
-def test_unpenalised_logistic_regression_is_the_fixed_point_of_sur_and_candes():
-    found = solved(problem(LogisticLoss(), ll.Logistic(), alpha=5.0, penalty=0.0, rho=5.0))
-    m, q = found.m.item(), found.q.item()
-    np.testing.assert_allclose(
-        [m / 5, np.sqrt((q - m**2 / 5) * 5), found.V.item()], [1.4994, 4.7436, 3.0269], atol=6e-5, rtol=0
-    )
-
-
-def test_weak_penalties_lead_to_the_maximal_margin():
-    alphas = [0.3, 1.0, 4.0]
-    margin = at(problem(MaxMargin()), alphas)
-    hinge = at(problem(HingeLoss(), penalty=1e-6), alphas)
-    for name in ("m", "q"):
-        np.testing.assert_allclose(hinge[name], margin[name], rtol=1e-9)
-    np.testing.assert_allclose(hinge.V * 1e-6, margin.V, rtol=1e-7)
-    gaps = []
-    for penalty in (1e-3, 1e-6, 1e-9):  # the direction of logistic regression, logarithmically slowly
-        logistic = at(problem(LogisticLoss(), penalty=penalty), alphas)
-        gaps.append(abs(logistic.generalisation_error.values / margin.generalisation_error.values - 1).max())
-    assert gaps[0] > gaps[1] > gaps[2] and gaps[2] < 0.03
-
-
-def test_large_sample_rates_of_a_noiseless_sign_teacher():
-    margin = at(problem(MaxMargin()), [1e3])
-    np.testing.assert_allclose(1e3 * margin.generalisation_error, 0.50049, rtol=1e-4)
-    np.testing.assert_allclose(1e3 / np.sqrt(margin.q), 1.0045, rtol=1e-4)
-    logistic = at(problem(LogisticLoss(), penalty=0.1116 / 1e6), [1e3])
-    np.testing.assert_allclose(1e3 * logistic.generalisation_error, 0.44198, rtol=1e-4)
-    hinge = at(problem(HingeLoss(), penalty=0.782 / 1e6), [1e3])
-    np.testing.assert_allclose(1e3 * hinge.generalisation_error, 0.4877, rtol=1e-4)
-    ridge = solved(problem(SquareLoss(), alpha=1e6, penalty=np.pi / 2 - 1))
-    np.testing.assert_allclose(1e3 * ridge.generalisation_error, 0.24049, rtol=1e-4)
-
-
 def test_even_channels_teach_a_linear_fit_nothing():
     ridge = solved(problem(SquareLoss(), ll.Modulus()))
     assert ridge.m.item() == 0 and ridge.q.item() > 0
@@ -239,14 +173,6 @@ def test_even_channels_teach_a_classifier_nothing():
     np.testing.assert_allclose(door.generalisation_error.item(), 0.5, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("channel", "rho", "threshold"),
-    [(ll.Logistic(), 1.0, 2.278), (ll.Logistic(), 5.0, 3.071), (ll.Sign(flip=0.1), 1.0, 2.992)],
-)
-def test_separability_thresholds(channel, rho, threshold):
-    assert abs(separability_threshold(channel, ll.GaussianPrior(variance=rho)) - threshold) < 6e-4
-
-
 def test_separability_at_its_two_ends():
     assert separability_threshold(ll.Sign()) == np.inf
     assert abs(separability_threshold(ll.Sign(flip=0.5 - 1e-9)) - 2) < 1e-9  # pure noise: Cover's 2
@@ -266,15 +192,6 @@ def test_optimal_ridge_penalty_is_noise_over_signal():
     assert found.generalisation_error < min(near)
     assert optimal_penalty(problem(SquareLoss(), ll.Modulus())).penalty == np.inf
     assert optimal_penalty(problem(SquareLoss(), ll.GaussianNoise())).penalty == 0
-
-
-def test_optimal_logistic_penalty_at_large_sample_ratio():
-    found = optimal_penalty(problem(LogisticLoss(), alpha=100.0))
-    np.testing.assert_allclose(100 * found.generalisation_error, 0.44198, rtol=3e-4)
-    np.testing.assert_allclose(found.penalty * 1e4, 0.1116, rtol=0.01)
-    assert found.within[0] < found.penalty < found.within[1]
-    with pytest.raises(ll.errors.InputError, match="has no penalty"):
-        optimal_penalty(problem(MaxMargin()))
 
 
 # --- finite size -------------------------------------------------------------------------------------------
@@ -332,54 +249,8 @@ def test_fits_that_do_not_exist_say_so():
     assert PseudoHuberLoss().minimise(X[:20], y[:20], 0.0).status == "undefined"
 
 
-CASES = {
-    "logistic, flips": problem(LogisticLoss(), NOISY, 2.0, 0.1),
-    "max margin": problem(MaxMargin(), ll.Sign(), 3.0),
-    "pseudo-huber, linear": problem(PseudoHuberLoss(0.5), ll.GaussianNoise(variance=0.3), 2.0, 0.1, rho=2.0),
-    "ridge, binary weights": problem(SquareLoss(), ll.Sign(), 0.7, 0.2, prior=ll.RademacherPrior()),
-}
-
-
-def z_scores(sim, pred):
-    """Of the means over replicas, for the quantities that fluctuate."""
-    assert (sim.status == "ok").all()
-    names = [n for n in sim.data_vars if n != "status" and float(sim[n].std()) > 1e-9]
-    return {n: (float(sim[n].mean()) - float(pred[n])) / (float(sim[n].std(ddof=1)) / np.sqrt(16)) for n in names}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_fits_at_finite_size_agree_with_the_limit(name):
-    case = CASES[name]
-    scores = z_scores(run_erm(case, 400, 16, 0), at(case, [case.sample_ratio]).isel(sample_ratio=0))
-    assert {"m", "q", "generalisation_error", "label_mse"} <= set(scores)
-    assert max(map(abs, scores.values())) < 4, scores
-
-
-def test_the_comparison_sees_a_wrong_penalty():
-    sim = run_erm(CASES["logistic, flips"], 400, 16, 0)
-    wrong = problem(LogisticLoss(), NOISY, 2.0, 0.2)  # the penalty without its factor 1/2
-    assert max(map(abs, z_scores(sim, at(wrong, [2.0]).isel(sample_ratio=0)).values())) > 10
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "case",
-    [
-        problem(HingeLoss(), ll.Sign(), 3.0, 0.3),
-        problem(HingeLoss(), ll.Logistic(), 4.0, 0.05, rho=4.0),
-        problem(LogisticLoss(), ll.Logistic(), 5.0, 0.0, rho=5.0),
-        problem(LogisticLoss(), ll.Sign(), 1.5, 1e-3, prior=ll.LaplacePrior(scale=1.0)),
-        problem(HuberLoss(0.3), ll.Sign(variance=0.5), 2.0, 0.2),
-        problem(PseudoHuberLoss(0.5), ll.Rectified(variance=0.1), 3.0, 0.1),
-    ],
-)
-def test_larger_fits_agree_with_the_limit(case):
-    scores = z_scores(run_erm(case, 600, 16, 1), ll.predict(case, LIMIT))
-    assert max(map(abs, scores.values())) < 4, scores
-
-
 def test_same_seed_same_numbers():
-    one, two = (run_erm(CASES["logistic, flips"], 50, n, 7) for n in (2, 3))
+    one, two = (run_erm(problem(LogisticLoss(), NOISY), 50, n, 7) for n in (2, 3))
     np.testing.assert_array_equal(one.m, two.m[:2])
 
 

@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
 import limitlab as ll
+from cases import messages as problem
+from independent import sign_evolution
 from limitlab.algorithms.data import draw_set
 from limitlab.algorithms.gamp import trajectories
-from limitlab.algorithms.gamp.iteration import Model, begin, converge, gather, iterate, step
+from limitlab.algorithms.gamp.iteration import Model, begin, converge, gather, iterate
 from limitlab.algorithms.gamp.starts import start_from
 from limitlab.algorithms.gamp.trajectories import label_errors
 from limitlab.numerics.linalg import leading_vector
@@ -19,17 +20,7 @@ from limitlab.problems.starts.base import Evidence
 from limitlab.problems.starts.spectral import spectral_weights
 from limitlab.results.schema import validate
 
-D, REPLICAS, ITERATIONS = 1000, 16, 12
-
-
-def problem(prior, channel, alpha, start=None, **rule):
-    return ll.Problem(
-        teacher=ll.SingleIndex(prior=prior),
-        channel=channel,
-        sample_ratio=alpha,
-        start=start,
-        algorithm=ll.GAMP(**{"iterations": ITERATIONS, **rule}),
-    )
+D, ITERATIONS = 1000, 12
 
 
 def run_gamp(problem, d, replicas, seed, progress):
@@ -42,92 +33,6 @@ def drawn(prior, channel, n, d, seed=0, dtype=float):
 
 
 # --- state evolution, written again here with scipy ------------------------------------------------------
-
-
-def sign_signal(m, alpha):
-    """alpha E g^2 of the noiseless sign at overlap m, V = 1 - m: integrate over t = omega/sqrt(V)."""
-    V = 1 - m
-    if m == 0:
-        return alpha * 2 / np.pi
-
-    def integrand(t):
-        hazard = np.exp(stats.norm.logpdf(t) - stats.norm.logcdf(t))
-        return 2 * stats.norm.pdf(t, scale=np.sqrt(m / V)) * stats.norm.pdf(t) * hazard / V
-
-    return alpha * integrate.quad(integrand, -12, 12, limit=200)[0]
-
-
-def sign_evolution(alpha, iterations):
-    m = [0.0]
-    for _ in range(iterations):
-        A = sign_signal(m[-1], alpha)
-        m.append(A / (1 + A))
-    return np.array(m)
-
-
-def binary_evolution(alpha, noise, iterations):
-    """+-1 weights seen through y = z + noise."""
-    m = [0.0]
-    for _ in range(iterations):
-        A = alpha / (1 - m[-1] + noise)
-        rest = integrate.quad(lambda z, A=A: stats.norm.pdf(z) / np.cosh(np.sqrt(A) * z), -12, 12)[0]
-        m.append(1 - np.exp(-A / 2) * rest)
-    return np.array(m)
-
-
-def z_scores(values, mean):
-    """One per iteration after the start; a spread below rounding counts as rounding."""
-    error = np.maximum(values.std(1, ddof=1) / np.sqrt(values.shape[1]), 1e-9)
-    return ((values.mean(1) - mean) / error)[1:]
-
-
-SQUARES = {
-    "sign, Gaussian": (ll.GaussianPrior(), ll.Sign(), 2.0, lambda: sign_evolution(2.0, ITERATIONS)),
-    "linear, +-1": (
-        ll.RademacherPrior(),
-        ll.GaussianNoise(variance=0.3),
-        1.0,
-        lambda: binary_evolution(1.0, 0.3, ITERATIONS),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", SQUARES)
-def test_trajectory_follows_state_evolution(case):
-    prior, channel, alpha, evolution = SQUARES[case]
-    run, m = run_gamp(problem(prior, channel, alpha), D, REPLICAS, 0, None), evolution()
-    assert run.sizes == {"iteration": ITERATIONS + 1, "replica": REPLICAS}
-    for name, wanted in (("m", m), ("q", m), ("V", 1 - m), ("mse", 1 - m)):
-        assert np.max(np.abs(z_scores(run[name].values, wanted))) < 4, name
-
-
-def test_without_the_reaction_state_evolution_fails():
-    """Negative control: forget the old g at each iteration and nothing else."""
-    m = sign_evolution(2.0, ITERATIONS)
-
-    @jax.jit
-    def naive(key):
-        data = draw_set(ll.Gaussian(), ll.SingleIndex(ll.GaussianPrior()), ll.Sign(), key, 2 * D, D)
-        arrays = gather(data.X, data.y, "scalar", scale=1.0)
-        state = begin(jnp.zeros(D), jnp.ones(D), 2 * D).state
-
-        def body(state, _):
-            new = step(Model(ll.GaussianPrior(), ll.Sign()), arrays, state, 0.0)[0]
-            return new._replace(g=0 * new.g), jnp.mean(jnp.square(new.a - data.teacher))
-
-        return jax.lax.scan(body, state, length=ITERATIONS)[1]
-
-    mse = np.stack([naive(jax.random.key(r)) for r in range(4)], axis=1)
-    assert np.max(np.abs(z_scores(np.vstack([np.ones(4), mse]), 1 - m))) > 8
-    assert mse[-1].mean() > 2 * (1 - m[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", SQUARES)
-def test_trajectory_follows_state_evolution_at_d_2000(case):
-    prior, channel, alpha, evolution = SQUARES[case]
-    run = run_gamp(problem(prior, channel, alpha), 2000, REPLICAS, 1, None)
-    assert np.max(np.abs(z_scores(run["m"].values, evolution()))) < 4
 
 
 # --- exact statements about fixed points -----------------------------------------------------------------

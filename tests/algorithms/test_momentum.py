@@ -1,4 +1,4 @@
-"""Momentum: SGD where mu = 0, the rule written by hand, and the overlap equations of the summed rate."""
+"""Momentum: SGD where mu = 0, and the rule written by hand. The square of the summed rate is in `square/`."""
 
 import dataclasses
 
@@ -7,8 +7,6 @@ import pytest
 
 import limitlab as ll
 from cases import committee
-
-TIMES = np.array([0.25, 0.5, 1.0])
 
 
 def with_rule(rule, **more):
@@ -49,19 +47,6 @@ def test_the_ball_remembers_its_gradients():
         W, a = W - 0.3 * vw, a - 2.0 * 0.3 / 3 * va
     np.testing.assert_allclose(state.student.rows[0], W, rtol=1e-13)
     np.testing.assert_allclose(state.student.a[0], a, rtol=1e-13)
-
-
-def test_at_large_d_it_follows_the_overlap_equations_of_the_summed_rate():
-    """gamma/(1 - mu) in place of gamma, on the clock gamma step/((1 - mu) p d)."""
-    gamma, mu = 0.1, 0.8
-    sim = ll.simulate(with_rule(ll.Momentum(gamma, mu)), 800, TIMES, replicas=24, seed=5)
-    right = ll.predict(with_rule(ll.OnlineSGD(gamma / (1 - mu))), ll.OverlapODE(), TIMES)
-    wrong = ll.predict(with_rule(ll.OnlineSGD(gamma)), ll.OverlapODE(), TIMES * (1 - mu))  # the clock without 1 - mu
-    gap = np.abs(np.mean(sim.risk.values, axis=1) - right.risk.values)
-    error = np.std(sim.risk.values, axis=1, ddof=1) / np.sqrt(24)
-    assert np.max(gap / error) < 4, gap / error
-    off = np.abs(np.mean(sim.risk.values, axis=1) - wrong.risk.values)
-    assert np.max(off / error) > 8
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0])

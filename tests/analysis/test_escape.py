@@ -26,17 +26,8 @@ from limitlab.states.overlaps import Overlaps, error_sum
 
 retrieval = ll.library.escaping_mediocrity
 
+
 # p, d, gamma | SGD and its standard error | printed t_qnc | full equations | with the noise of SGD (T = 0.2, Delta = 0)
-TABLE = [
-    (1, 1e3, 1 / 12, 1.533, 0.005, 1.643, 1.699, 1.527),
-    (1, 1e4, 1 / 12, 2.091, 0.018, 2.218, 2.274, 2.101),
-    (2, 1e4, 0.25, 1.430, 0.013, 1.435, 1.506, 1.397),
-    (4, 1e3, 0.5, 0.803, 0.003, 0.785, 0.877, 0.795),
-    (4, 1e4, 0.5, 1.144, 0.007, 1.139, 1.231, 1.150),
-    (16, 1e3, 2.0, 0.742, 0.005, 0.684, 0.806, 0.728),
-]
-
-
 def _overlaps(p, d, number, seed=3):
     """Overlaps of real unit vectors."""
     W = np.random.default_rng(seed).standard_normal((number, p + 1, d))
@@ -58,23 +49,6 @@ def _integrate(plateau, m, Q, t):
 
 
 # ---------------------------------------------------------------- the seed's formulas
-
-
-@pytest.mark.parametrize(("p", "d", "T", "gamma", "Delta"), [(1, 1000, 0.2, 0.05, 0.3), (3, 777, 0.4, 0.3, 0.1)])
-def test_annealed_time_is_the_printed_formula(p, d, T, gamma, Delta):
-    top = math.log((T * (p + 1) * d + (p + 1) * (1 - T)) / (2 * p))
-    printed = top / (8 * (1 - gamma / p * (1 + 1 / p + 4 / p**2 + Delta / 2)))
-    answer = exit_time(retrieval(p, gamma, Delta), d, T, "annealed")
-    assert answer.time == pytest.approx(printed, rel=1e-14)
-    assert answer.samples == pytest.approx(printed * p * d / gamma, rel=1e-14)
-    assert answer.stderr == 0
-    assert answer.reached
-    assert answer.note == ""
-
-
-def test_annealed_time_of_one_unit_is_the_short_printed_formula():
-    answer = exit_time(retrieval(1, 0.07, 0.5), 500, 0.3, "annealed")
-    assert float(answer) == pytest.approx(math.log(0.3 * 500 + 0.7) / (8 * (1 - 6 * 0.07) - 4 * 0.07 * 0.5), rel=1e-14)
 
 
 @pytest.mark.parametrize(("d", "T"), [(30, 0.2), (1000, 0.05), (1e6, 0.5)])
@@ -208,28 +182,6 @@ def test_measured_time_on_the_overlap_ode_is_the_closed_form():
     assert math.isnan(measured.samples)  # the limit has no dimension, hence no number of samples
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"p={row[0]},d={row[1]:g}")
-def test_the_table_of_exit_times_is_reproduced(row):
-    p, d, gamma, sgd, stderr, printed, full, corrected = row
-    problem, T = retrieval(p, gamma), 0.2
-    answers = {average: exit_time(problem, d, T, average) for average in AVERAGES}
-    assert all(a.reached for a in answers.values())
-    assert answers["quenched"].time == pytest.approx(printed, abs=6e-4)
-    # The last two columns were drawn from a few hundred starts: 0.008 covers their error and ours.
-    assert answers["full"].time == pytest.approx(full, abs=0.008)
-    assert answers["noise_corrected"].time == pytest.approx(corrected, abs=0.008)
-    assert answers["full"].stderr < 2e-3
-    # Against SGD: the correction is asymptotic in d; without the noise factor it fails by far.
-    assert abs(answers["noise_corrected"].time - sgd) < 0.02 * sgd + 2 * stderr
-    assert answers["full"].time - sgd > 0.03 * sgd + 2 * stderr
-
-
-def test_noise_factor_of_one_unit_is_the_short_formula():
-    for gamma, Delta in ((1 / 12, 0.0), (0.03, 0.8)):
-        assert Plateau(1, gamma, Delta).noise_factor == pytest.approx(1 / (1 - gamma * (6 + Delta / 2)), rel=1e-13)
-    assert Plateau(1, 1 / 12, 0.0).noise_factor == pytest.approx(2)
-
-
 # ---------------------------------------------------------------- where it is never reached
 
 
@@ -324,18 +276,6 @@ def test_with_noise_the_learning_bound_of_wide_students_is_a_crossover():
     assert excess[2] - excess[1] == pytest.approx(excess[1] - excess[0], rel=0.2)  # no jump, no kink
 
 
-def test_gain_of_width():
-    assert overparametrisation_gain(1).at_optimum == overparametrisation_gain(1, 3.0).attainable == 1
-    for Delta in (0.0, 1.0, 7.0):
-        gain = overparametrisation_gain(math.inf, Delta)
-        assert gain.at_optimum == pytest.approx((12 + Delta) / (2 + Delta))
-        assert gain.attainable <= gain.at_optimum + 1e-12
-    for p in (2, 5, 100):
-        c = 1 + 1 / p + 4 / p**2
-        assert overparametrisation_gain(p).attainable == pytest.approx(2 / 3 * (6 - c))
-    assert overparametrisation_gain(math.inf).attainable == pytest.approx(10 / 3)
-
-
 # ---------------------------------------------------------------- where it ends
 
 
@@ -350,18 +290,6 @@ def test_asymptotic_risk_is_where_the_equations_end(p, Gamma, Delta):
     assert float(answer) == pytest.approx(answer.excess + Delta / 2)
     np.testing.assert_allclose(np.abs(m), answer.overlap, atol=1e-4)
     assert answer.learned
-
-
-def test_one_unit_ends_at_the_printed_risk_and_several_below_it():
-    for Gamma, Delta in ((0.02, 0.5), (0.1, 1.0)):
-        printed = Gamma * Delta / (1 - 6 * Gamma)
-        assert asymptotic_risk(retrieval(1, Gamma, Delta)).excess == pytest.approx(printed, rel=1e-12)
-        wide = asymptotic_risk(retrieval(8, 8 * Gamma, Delta))
-        assert wide.mutual < 1  # coinciding units, for which the printed risk would hold, are unstable
-        assert wide.excess < printed
-    assert wide.excess < 0.9 * printed
-    small = asymptotic_risk(retrieval(8, 8e-4, 0.5)).excess  # to first order in the rate they agree
-    assert small == pytest.approx(1e-4 * 0.5, rel=1e-3)
 
 
 def test_noiseless_ends():
@@ -479,17 +407,3 @@ def test_bad_arguments_are_refused():
 
 
 # ---------------------------------------------------------------- SGD
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("p", "gamma", "replicas"), [(1, 1 / 12, 1024), (4, 0.5, 256)])
-def test_noise_corrected_time_is_that_of_sgd_and_the_plain_one_is_not(p, gamma, replicas):
-    problem, d, T = retrieval(p, gamma), 1000, 0.2
-    expected = exit_time(problem, d, T, "noise_corrected")
-    times = np.linspace(0, 5 * expected.time, 401)
-    sgd = measured_exit_time(ll.simulate(problem, d, times, replicas, 1, "overlaps"), T)
-    assert sgd.reached
-    error = math.hypot(sgd.stderr, expected.stderr)
-    assert abs(sgd.time - expected.time) < 4 * error + 0.02 * sgd.time  # the correction is asymptotic in d
-    assert exit_time(problem, d, T, "full").time - sgd.time > 4 * error
-    assert sgd.samples == pytest.approx(sgd.time * p * d / gamma)

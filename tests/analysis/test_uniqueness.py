@@ -60,20 +60,6 @@ def test_the_data_are_those_of_the_flow():
     np.testing.assert_allclose(squared.kappa, found.kappa, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("alpha", "unique"), [(1.5, False), (3.0, True)])
-def test_never_unique_at_one_and_a_half_and_always_at_three(alpha, unique):
-    verdicts = [ll.uniqueness(phase(alpha), d=20, seed=0, replica=r) for r in range(6)]
-    assert all(v.unique is unique and (v.kappa > 0) is unique for v in verdicts)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("d", "instances"), [(20, 20), (40, 12)])
-def test_the_table_of_the_sheet(d, instances):
-    for alpha, low, high in ((1.5, 0.0, 0.0), (2.0, 0.0, 0.75), (3.0, 1.0, 1.0)):
-        share = np.mean([ll.uniqueness(phase(alpha), d=d, seed=1, replica=r).unique for r in range(instances)])
-        assert low <= share <= high
-
-
 def test_a_second_solution_is_found_and_is_one():
     found = ll.uniqueness(phase(1.5), d=20, seed=0, replica=2, confirm=True)
     assert found.verdict == "not unique" and found.kappa < 0

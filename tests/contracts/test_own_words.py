@@ -154,7 +154,7 @@ def test_a_limit_that_returns_no_dataset_or_names_no_reference_is_told_so():
 
     with pytest.raises(InputError, match=r"Number\.solve must return a Dataset .* got 3\.0"):
         ll.predict(PROBLEM, Number(), TIMES)
-    with pytest.raises(InputError, match="which name a reference; got .*Number"):
+    with pytest.raises(InputError, match=r"which name a reference; got .*Number"):
         ll.cite(PROBLEM, Number())
     with pytest.raises(ll.testing.ContractError, match="reference must be a key"):
         ll.testing.check_limit(Number(), PROBLEM, TIMES)

@@ -8,65 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from cases import gentle as make
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.committees import particles
 from limitlab.macro.committees.high_dim_mean_field import HighDimMeanField
 from limitlab.macro.committees.particles import Cloud, cloud_risk, drift, interaction
-from limitlab.macro.overlaps.drift import drift as overlap_drift
 from limitlab.macro.overlaps.overlap_ode import OverlapODE
 from limitlab.macro.predict import predict
 from limitlab.numerics.gauss.rules import gegenbauer_rule
-from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.activations import shifted
 from limitlab.problems.channels import GaussianNoise
-from limitlab.problems.losses import SquareLoss
-from limitlab.problems.networks import Committee
-from limitlab.problems.problem import Problem
 from limitlab.problems.starts import InformedStart, OverlapStart, RandomStart
-from limitlab.states.overlaps import Overlaps, error_sum, risk
-
-P = np.array([[1.2, 0.3], [0.3, 0.8]])
-TINY_RATE = 1e-14  # the learning-rate-squared term of OverlapODE is then below rounding
-jit_drift, jit_risk = eqx.filter_jit(drift), eqx.filter_jit(cloud_risk)
-
-
-def make(p=3, k=2, f="erf", g=None, *, start=None, a_star=None, a=None, trained=False, **rule):
-    layer = "trained" if trained else "fixed"
-    return Problem(
-        teacher=Committee(width=k, activation=g or f, output_weights=a_star),
-        channel=GaussianNoise(0.1),
-        student=Committee(width=p, activation=f, second_layer=layer, output_weights=a),
-        loss=SquareLoss(),
-        start=start or RandomStart(),
-        algorithm=OnlineSGD(**{"learning_rate": TINY_RATE, **rule}),
-    )
-
-
-def draw(p=3, k=2, seed=0) -> Cloud:
-    rng = np.random.default_rng(seed)
-    m, q, a = 0.5 * rng.normal(size=(p, k)), rng.uniform(0.3, 1.2, p), rng.uniform(-1, 2, p)
-    return Cloud(jnp.asarray(m), jnp.asarray(q), jnp.asarray(a))
-
-
-def overlaps_of(cloud: Cloud, gram, Xi) -> Overlaps:
-    """The network whose orthogonal parts have the correlations Xi."""
-    S = cloud.m @ pseudo_inverse(jnp.asarray(gram)) @ cloud.m.T
-    root = jnp.sqrt(cloud.q)
-    return Overlaps(S + root[:, None] * root * Xi, cloud.m, jnp.asarray(gram), cloud.a)
-
-
-def exact_drift(problem, sums, overlaps: Overlaps) -> Cloud:
-    """The motion of (m, q, a) by OverlapODE: q is the diagonal of Q - M P^-1 M^T."""
-    move = overlap_drift(problem, sums, overlaps)
-    inner = jnp.einsum("ir,rs,is->i", move.M, pseudo_inverse(overlaps.P), overlaps.M)
-    return Cloud(move.M, jnp.diagonal(move.Q) - 2 * inner, move.a)
-
-
-def gap(one: Cloud, two: Cloud) -> float:
-    return max(float(jnp.max(jnp.abs(x - y))) for x, y in zip(one, two, strict=True))
-
+from neurons import GRAM as P
+from neurons import draw, gap, jit_drift, jit_risk
 
 # -- identities -------------------------------------------------------------------------------------------------
 
@@ -106,59 +61,6 @@ def test_the_flow_is_the_gradient_of_the_risk(f, g, own):
     found = jit_drift(problem, links, cloud)
     assert gap(found, expected) < 1e-9
     assert min(float(jnp.max(jnp.abs(x))) for x in found) > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("f", "g"), [("erf", "erf"), ("relu", "relu"), ("tanh", "tanh"), ("square", "square"), ("erf", "relu")]
-)
-def test_drift_equals_overlap_ode_where_orthogonal_parts_are_orthogonal(f, g):
-    problem, cloud = make(2, f=f, g=g, a_star=[0.7, -1.3], trained=True, second_layer_rate=0.3), draw(2)
-    sums, links = error_sum(problem), interaction(problem, P, None)
-    alone = interaction(problem, P, None, own=False)
-
-    @eqx.filter_jit
-    def both(cloud):
-        network = overlaps_of(cloud, P, jnp.eye(2))
-        exact = exact_drift(problem, sums, network), risk(problem, network, sums)
-        found = drift(problem, links, cloud), cloud_risk(problem, links, cloud)
-        return exact, found, drift(problem, alone, cloud)
-
-    exact, found, without_self = both(cloud)
-    assert gap(found[0], exact[0]) < 1e-12
-    assert abs(found[1] - exact[1]) < 1e-12
-    assert gap(without_self, exact[0]) > 1e-2
-
-
-def test_drift_with_random_xi_is_another_flow():
-    """The control of the identity above: at d = 5 the average over xi counts."""
-    problem, cloud = make(f="square"), draw()
-    infinite, five = (jit_drift(problem, interaction(problem, P, d), cloud) for d in (None, 5))
-    assert gap(infinite, five) > 1e-2
-
-
-def test_drift_on_the_sphere_equals_overlap_ode_and_keeps_the_norm():
-    problem, cloud = make(f="square", trained=True, spherical=True), draw()
-    exact = exact_drift(problem, error_sum(problem), overlaps_of(cloud, P, jnp.eye(3)))
-    links = interaction(problem, P, None)
-    found = jit_drift(problem, links, cloud)
-    assert gap(found, exact) < 1e-12
-    norm = found.q + 2 * jnp.einsum("ir,rs,is->i", found.m, links.P_inverse, cloud.m)
-    assert float(jnp.max(jnp.abs(norm))) < 1e-12
-    free = replace(problem, algorithm=OnlineSGD(learning_rate=TINY_RATE))
-    assert gap(jit_drift(free, links, cloud), exact) > 1e-2
-
-
-def test_a_single_unit_follows_overlap_ode_exactly():
-    """One unit has no partner: nothing is dropped but the learning-rate-squared term."""
-    start = OverlapStart(Q=[[1.0]], M=[[0.3]], P=[[1.2]])
-    problem = make(1, 1, "square", start=start, trained=True, spherical=True, second_layer_rate=0.5)
-    times = np.array([0.0, 0.5, 3.0, 20.0])
-    one, two = predict(problem, OverlapODE(), times), predict(problem, HighDimMeanField(), times)
-    assert np.max(np.abs(one.risk - two.risk)) < 1e-7
-    assert np.max(np.abs(one.M.values - two.M.values)) < 1e-7
-    assert np.max(np.abs(one.a.values - two.a.values)) < 1e-7
-    assert np.max(np.abs(two.q.values + two.M.values[..., 0] ** 2 / 1.2 - one.Q.values[..., 0])) < 1e-7
-    assert float(one.risk[0] - one.risk[-1]) > 0.005
 
 
 def test_equal_teacher_units_act_as_one():
@@ -206,39 +108,6 @@ def test_rule_in_xi_has_the_moments_of_a_coordinate_on_the_sphere(n):
     assert abs(n * (n + 2) * (w @ x**4) / 3 - 1) < 1e-10
 
 
-def test_average_over_xi_is_the_mean_of_overlap_ode_over_random_orthogonal_parts():
-    """n = 1: all signs; n = 2: a grid of angles; n = 3: random directions, by z-score; one compiled batch for all."""
-    problem, cloud, gram, size = make(2, 1, "relu", trained=True), draw(2, 1), np.eye(1), 4096
-    sums = error_sum(problem)
-    batched = eqx.filter_jit(jax.vmap(lambda Xi: exact_drift(problem, sums, overlaps_of(cloud, gram, Xi))))
-
-    def sample(g):  # (size, 2, n) unit vectors
-        return batched(jnp.einsum("bin,bjn->bij", g, g))
-
-    def predicted(n):
-        return jit_drift(problem, interaction(problem, gram, n + 1), cloud)
-
-    mean = lambda batch: jax.tree.map(lambda x: jnp.mean(x, axis=0), batch)  # noqa: E731
-    coin = mean(sample(jnp.tile(jnp.array([[1.0, 1.0], [1.0, -1.0]]), (size // 2, 1))[..., None]))
-    assert gap(coin, predicted(1)) < 1e-12
-
-    grid = 2 * np.pi * np.arange(size) / size
-    angles = np.stack([0 * grid, grid], axis=1)
-    circle = mean(sample(jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)))
-    assert gap(circle, predicted(2)) < 1e-6
-
-    g = np.random.default_rng(5).normal(size=(size, 2, 3))
-    random = sample(jnp.asarray(g / np.linalg.norm(g, axis=-1, keepdims=True)))
-
-    def z(n):
-        scores = jax.tree.map(lambda x, y: (x.mean(0) - y) / (x.std(0, ddof=1) / np.sqrt(size)), random, predicted(n))
-        return max(float(jnp.max(jnp.abs(s))) for s in scores)
-
-    assert z(3) < 4.5
-    assert z(2) > 6
-    assert z(6) > 6
-
-
 def test_error_of_the_rule_in_xi_is_reported():
     problem = make(p=2, k=1, f="relu")
     coarse, fine = (predict(problem, HighDimMeanField(d=6, nodes=nodes), np.array([0.0])) for nodes in (2, 24))
@@ -249,47 +118,6 @@ def test_error_of_the_rule_in_xi_is_reported():
 
 
 # -- nesting ----------------------------------------------------------------------------------------------------
-
-TIMES = np.linspace(0, 4, 21)
-
-
-def nesting(p, d, xi, seeds=range(2)):
-    """Largest difference of the risk from OverlapODE over time, mean over random starts; squares, k = 2.
-
-    With ``xi`` "random" it is that of MF, with "zero" that of HDMF, both started from the same overlaps.
-    """
-    errors = []
-    for seed in seeds:
-        weights = np.random.default_rng(seed).normal(size=(p + 2, d))
-        weights[p:] = np.sqrt(d) * np.linalg.qr(weights[p:].T)[0].T  # an orthonormal teacher
-        Omega = weights @ weights.T / d
-        start = OverlapStart(Q=Omega[:p, :p], M=Omega[:p, p:], P=Omega[p:, p:])
-        problem = make(p, f="square", start=start)
-        truth = predict(problem, OverlapODE(rtol=1e-6), TIMES)
-        found = predict(problem, HighDimMeanField(d=d if xi == "random" else None, rtol=1e-6), TIMES)
-        errors.append(np.max(np.abs(found.risk.values - truth.risk.values)))
-    return np.mean(errors)
-
-
-def test_mean_field_error_falls_with_width_and_hdmf_has_a_floor_in_d():
-    narrow, wide, floor = nesting(32, 10, "random"), nesting(128, 10, "random"), nesting(32, 10, "zero")
-    assert 5e-3 < narrow < 3e-2
-    assert 2 < narrow / wide < 8  # 1/p gives 4
-    assert 0.05 < floor < 0.12
-    assert floor > 3 * narrow
-
-
-@pytest.mark.slow
-def test_mean_field_error_is_of_order_one_over_p_and_hdmf_of_order_one_over_d():
-    widths = (32, 128, 512)
-    errors = [nesting(p, 10, "random") for p in widths]
-    slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
-    assert -1.25 < slope < -0.75
-    assert slope < HighDimMeanField.rate["p"]
-    floors = {d: nesting(256, d, "zero") for d in (10, 40)}
-    assert floors[10] > 0.7 * nesting(32, 10, "zero")  # xi = 0 does not get better with width
-    slope = np.log(floors[40] / floors[10]) / np.log(4)
-    assert -1.3 < slope < HighDimMeanField.rate["d"]
 
 
 def test_sampled_particles_have_the_law_of_the_start():

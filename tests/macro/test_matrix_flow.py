@@ -1,6 +1,5 @@
 """Over-parametrised phase retrieval: the flow of A, descent of an explicit network, and what they share."""
 
-import itertools
 import math
 
 import jax
@@ -9,7 +8,8 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.algorithms.descent.wide import draw_instance, draw_weights, start_factor
+from cases import wide
+from limitlab.algorithms.descent.wide import draw_instance, start_factor
 from limitlab.algorithms.settings.fixed_data import WideDescent
 from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
 from limitlab.macro.wide.factor_flow import FactorFlow, jacobian_product, velocity
@@ -20,20 +20,6 @@ from limitlab.problems.asked import Asked
 from limitlab.states.matrix import Instance, look, matrix_risk, relative_error
 
 D = 20
-STEP = 0.02  # in time: learning_rate/width
-
-
-def wide(alpha=3.0, width=2 * D, step=STEP, prefactor=0.25, **changes):
-    parts = {
-        "teacher": ll.SingleIndex(ll.GaussianPrior()),
-        "channel": ll.Modulus(),
-        "sample_ratio": alpha,
-        "student": ll.Committee(width=width, activation="square"),
-        "loss": ll.PhaseRetrievalLoss(prefactor=prefactor),
-        "start": ll.RandomStart(),
-        "algorithm": ll.GradientDescent(learning_rate=step * width, spherical=False),
-    }
-    return ll.Problem(**(parts | changes))
 
 
 def parsed(problem):
@@ -113,50 +99,6 @@ def test_the_risk_is_the_loss_on_new_samples():
 # 2. the explicit network and the matrix
 
 
-def plain_matrix_descent(instance, A, eps, steps):
-    X, b, _ = instance
-    for _ in range(steps):
-        S = (X.T * (b - np.einsum("ni,ij,nj->n", X, A, X))) @ X
-        step = np.eye(len(A)) + eps * S
-        A = step @ A @ step
-    return A
-
-
-def test_an_explicit_network_of_width_2d_is_the_matrix_map():
-    problem, times = wide(), np.array([0.0, 0.2, 2.0, 10.0])
-    sim = ll.simulate(problem, D, times, replicas=2, seed=3)
-    pred = ll.predict(problem, ll.MatrixFlow(d=D, replicas=2, seed=3, scheme="descent"), times)
-    for name in ("risk", "train_loss", "error"):
-        np.testing.assert_allclose(sim[name], pred[name], rtol=1e-10, atol=1e-13)
-    assert sim.step.values.tolist() == [0, 10, 100, 500]
-    assert ll.compare(sim, pred, paired=True).agrees
-    # and both are A <- (1 + eps S) A (1 + eps S), written out
-    instance, W = draw_instance("a test", parsed(problem), D, 3, 1), draw_weights(parsed(problem), D, 3, 1, 2 * D)
-    A = plain_matrix_descent(instance, W.T @ W / (2 * D), STEP, 500)
-    error = np.sum((A - np.outer(instance.teacher, instance.teacher)) ** 2) / D**2
-    assert float(sim.error[-1, 1]) == pytest.approx(error, rel=1e-10)
-
-
-def test_a_wrong_clock_is_noticed():
-    """Without the 1/m of s = 4 kappa lr step/m the flow is elsewhere by far more than the step size explains."""
-    problem = wide()
-    sim = ll.simulate(problem, D, [1.0], seed=3)
-    right = ll.predict(problem, ll.MatrixFlow(d=D, seed=3), [1.0])
-    wrong = ll.predict(problem, ll.MatrixFlow(d=D, seed=3), [4.0 / (2 * D)])
-    assert abs(float((sim.error - right.error).max())) < 0.02
-    assert abs(float(sim.error.values[0, 0] - wrong.error.values[0, 0])) > 0.2
-
-
-def test_the_flow_is_the_limit_of_small_steps_at_first_order():
-    gaps = []
-    for step in (0.02, 0.01, 0.005):
-        problem = wide(step=step)
-        descent = ll.predict(problem, ll.MatrixFlow(d=D, seed=1, scheme="descent"), [1.0, 3.0])
-        gaps.append(descent.error.values - ll.predict(problem, ll.MatrixFlow(d=D, seed=1), [1.0, 3.0]).error.values)
-    for coarse, fine in itertools.pairwise(gaps):
-        np.testing.assert_allclose(coarse / fine, 2.0, atol=0.15)
-
-
 def test_a_single_square_is_a_single_unit():
     wide_one = wide(width=1, step=0.005)
     single = wide(width=1, step=0.005, student=None)
@@ -178,19 +120,6 @@ def test_the_square_loss_on_squared_labels_is_the_same_learning_at_twice_the_spe
 
 
 # 3. starts, ranks, widths
-
-
-def test_infinite_width_starts_at_the_identity_and_finite_ones_come_close():
-    problem = parsed(wide(start=ll.RandomStart(scale=0.5)))
-    np.testing.assert_array_equal(start_factor(problem, D, 0, 0, math.inf), 0.5 * np.eye(D))
-    gaps = []
-    for width in (1000, 16000):
-        V = start_factor(problem, D, 0, 0, width)
-        assert V.shape == (D, D)
-        W = draw_weights(problem, D, 0, 0, width)
-        np.testing.assert_allclose(V @ V.T, W.T @ W / width, atol=1e-12)
-        gaps.append(np.linalg.norm(V @ V.T - 0.25 * np.eye(D)))
-    assert gaps[0] / gaps[1] == pytest.approx(4.0, rel=0.2)  # the declared rate, width^-1/2
 
 
 @pytest.mark.parametrize("width", [1, 3, D])
@@ -220,23 +149,6 @@ def test_more_replicas_leave_the_first_as_they_were():
 
 
 # 4. what the sheet measured
-
-
-@pytest.mark.parametrize(("alpha", "found"), [(1.5, 0.0), (3.0, 1.0)])
-@pytest.mark.parametrize("width", [D, math.inf])
-def test_wide_students_never_recover_at_one_and_a_half_and_always_at_three(alpha, found, width):
-    ds = ll.predict(wide(alpha), ll.MatrixFlow(d=D, replicas=4, width=width), [1e2, 1e5])
-    assert float(ds.success.mean()) == found
-    assert set(ds.status.values) == {"ok"}
-    assert np.all(np.isfinite(ds.success_time) == bool(found))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "found"), [(1.5, 0.0), (3.0, 1.0)])
-def test_the_same_at_forty_dimensions_and_twenty_instances(alpha, found):
-    for d, replicas in ((20, 20), (40, 12)):
-        ds = ll.predict(wide(alpha), ll.MatrixFlow(d=d, replicas=replicas, width=math.inf), [1e6])
-        assert float(ds.success.mean()) == found
 
 
 def test_recovery_is_a_power_law_and_its_absence_an_exponential():

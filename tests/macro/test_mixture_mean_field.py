@@ -1,6 +1,5 @@
 """Mean-field clouds on labelled inputs: gradients by hand, closed against samples, the radial flow, SGD, the edges."""
 
-import dataclasses
 from itertools import pairwise
 
 import jax
@@ -14,8 +13,6 @@ import limitlab as ll
 from cases import MMN, labelled, mixture
 from limitlab.macro.mixtures.closed import _field, closed_pull, closed_risk
 from limitlab.macro.mixtures.clouds import Plan, _kicked_steps, _make_flow, drift
-from limitlab.macro.mixtures.law import make_data
-from limitlab.macro.mixtures.particles import follow, start_units
 from limitlab.macro.mixtures.samples import sample_field, sample_pull
 from limitlab.macro.mixtures.start import Units, draw_clouds
 from limitlab.numerics.gauss.orthant import orthant
@@ -123,63 +120,24 @@ def test_samples_give_the_closed_gradient(inputs):
 
 
 @pytest.fixture(scope="module")
-def clouds():
-    """Six seeds of 80 units without noise, and the radial flow of the same problem."""
-    problem = mixture()
-    runs = [ll.predict(problem, ll.MeanField(d=D, particles=80, seed=seed), TIMES) for seed in range(6)]
-    setting = ll.RadialFlow(d=D).parsed(problem)
-    units, weights, _ = start_units(setting, D, 8)
-    return problem, runs, follow(setting, D, TIMES, units, weights, 1e-9)
+def cloud():
+    """80 units without noise."""
+    return ll.predict(mixture(), ll.MeanField(d=D, particles=80, seed=0), TIMES)
 
 
-def z_score(values, exact):
-    values = np.asarray(values)
-    t = (values.mean(axis=0) - exact) / (values.std(axis=0, ddof=1) / np.sqrt(len(values)))
-    return stats.norm.ppf(stats.t.cdf(t, len(values) - 1))
-
-
-def test_clouds_follow_the_radial_flow(clouds):
-    _, runs, exact = clouds
-    assert np.max(np.abs(z_score([run.risk.values for run in runs], exact.risk))) < 4
-    norms = [run.r.mean("particle").values[1:] for run in runs]
-    # At 80 units a bias of order 1/80 is left in the norms; it is below their scatter over seeds.
-    np.testing.assert_allclose(np.mean(norms, axis=0), (exact.units.r[:, :, 0] @ exact.weights)[1:], atol=2e-3)
-    setting = ll.RadialFlow(d=D).parsed(clouds[0])
-    slow = follow(setting, D, TIMES / 2, *start_units(setting, D, 4)[:2], 1e-8)
-    assert np.max(np.abs(z_score([run.risk.values for run in runs], slow.risk))) > 4
-
-
-def test_risk_falls_and_is_labelled(clouds):
-    _, runs, _ = clouds
-    run = runs[0]
+def test_risk_falls_and_is_labelled(cloud):
+    run = cloud
     assert np.all(np.diff(run.risk) < 0) and run.status == "ok" and run.end_time == TIMES[-1]
     assert run.attrs["gradients"] == "closed" and run.attrs["particles"] == 80 and "halves" in run.attrs["risk_from"]
     np.testing.assert_allclose(run.weight.sum(), 1.0)
 
 
-def test_sgd_follows_the_radial_flow(clouds):
-    """Short steps in batches: step noise adds t d eta E[e^2 slope^2]/batch = 1e-4 to r^2. Half the time is wrong."""
-    problem, _, exact = clouds
-    width, eta = 200, 1e-4
-    wide = dataclasses.replace(
-        problem,
-        student=ll.Committee(width=width, activation=MMN),
-        algorithm=ll.OnlineSGD(learning_rate=eta * width * D, batch_size=64),
-    )
-    sim = ll.simulate(wide, d=D, times=[0.05, 0.1], replicas=8, seed=1)
-    norms = sim.r.mean("student").values
-    expected = exact.units.r[1, :, 0] @ exact.weights
-    assert abs(z_score(norms[1], expected)) < 4
-    assert abs(z_score(norms[0], expected)) > 4
-
-
-def test_schedule_is_a_change_of_clock(clouds):
-    problem, runs, _ = clouds
+def test_schedule_is_a_change_of_clock(cloud):
     schedule = ll.PowerSchedule(exponent=0.25, onset=0.0)
     times = (0.75 * TIMES) ** (4 / 3)  # the clock at these is TIMES
-    slowed = dataclasses.replace(problem, algorithm=ll.OnlineSGD(learning_rate=0.1, schedule=schedule))
+    slowed = mixture(learning_rate=0.1, schedule=schedule)
     run = ll.predict(slowed, ll.MeanField(d=D, particles=80, seed=0), times)
-    np.testing.assert_allclose(run.risk, runs[0].risk, rtol=1e-9)
+    np.testing.assert_allclose(run.risk, cloud.risk, rtol=1e-9)
 
 
 def test_noise_is_that_of_a_brownian_motion():
@@ -226,24 +184,3 @@ def test_bad_input_is_refused_in_words():
     for wrong in ({"gradients": "exact"}, {"samples": 0}, {"step": 0.0}, {"rtol": 1.0}):
         with pytest.raises(ll.errors.InputError):
             ll.MeanField(d=D, **wrong)
-
-
-@pytest.mark.slow
-def test_wide_sgd_is_within_its_error_of_the_radial_flow():
-    """N = 800, d = 40: norms, and risks less the K/N of finite width, by 16 replicas."""
-    d, p, times = 40, 800, np.array([0.05, 0.2])
-    problem = mixture(p=p, learning_rate=2e-5 * p * d, batch_size=8)
-    sim = ll.simulate(problem, d=d, times=times, replicas=16, seed=0)
-    setting = ll.RadialFlow(d=d).parsed(problem)
-    units, weights, _ = start_units(setting, d, 8)
-    exact = follow(setting, d, times, units, weights, 1e-9)
-    norms = sim.r.mean("student").values.T
-    assert np.max(np.abs(z_score(norms, exact.units.r[:, :, 0] @ weights))) < 4
-    law = make_data(setting, d)
-    G, w = np.polynomial.hermite_e.hermegauss(200)
-    fields = np.array([1.5, 0.5])[:, None, None, None] * exact.units.r * G  # (class, time, node, G)
-    own = (np.interp(fields, [0.5, 1.5], [-2.5, 7.5]) ** 2 @ (w / w.sum()) @ weights).mean(axis=0)
-    excess = (own - np.square(exact.f) @ np.asarray(law.weights)) / (2 * p)  # if units were independent
-    gap = sim.risk.values - exact.risk[:, None]
-    error = gap.std(axis=1, ddof=1) / 4
-    assert np.all(gap.mean(axis=1) < excess + 4 * error) and np.all(gap.mean(axis=1) > 0.7 * excess - 4 * error)

@@ -117,11 +117,11 @@ def test_risks_agree_with_independent_code(delta, d):
 
 def test_panels_are_split_where_the_start_is_torn_apart():
     """At small d some norms run away and others stay: equal panels would need thousands of nodes."""
-    learner, times = problem(0.9, 0.3), np.array([0.0, 3.0])
+    learner, times = problem(0.9, 0.3), np.linspace(0.0, 3.0, 5)  # as many as above: the same programs
     flow = ll.predict(learner, ll.RadialFlow(d=10), times=times)
     plain = ll.predict(learner, ll.RadialFlow(d=10, nodes=96), times=times)
     assert flow.attrs["node_error"] < 1e-7 and flow.sizes["particle"] < 600
-    assert abs(float(plain.risk[1] - flow.risk[1])) > 1e-6
+    assert abs(float(plain.risk[-1] - flow.risk[-1])) > 1e-6
 
 
 def test_the_clock_is_not_that_of_the_paper():
@@ -165,16 +165,6 @@ def test_an_anisotropic_mixture_that_is_none():
     np.testing.assert_allclose(whole.alignment.values, 1.0)
     blind = ll.predict(problem(inputs=ll.AnisotropicMixture(0.5, 0.0)), ll.RadialFlow(), times=times)
     assert float(blind.risk[-1]) >= 0.5 - 1e-12  # the classes cannot be told apart
-
-
-def test_large_d_tends_to_infinite_d():
-    times = np.array([0.5, 2.0])
-    limit = ll.predict(problem(0.3), ll.RadialFlow(), times=times).risk.values
-    gaps = [
-        np.abs(ll.predict(problem(0.3), ll.RadialFlow(d=d, nodes=48), times=times).risk.values - limit)
-        for d in (1000, 2000)
-    ]
-    np.testing.assert_allclose(gaps[0] / gaps[1], 2.0, rtol=0.02)
 
 
 def test_a_point_mass_stays_one():
@@ -239,7 +229,7 @@ def test_proximal_steps_converge_at_first_order(reference):
 
 def test_a_wall_at_zero():
     """A kink at 0 brings norms to 0 in finite time; all roads stay there, and a larger start escapes."""
-    times = np.array([0.0, 2.0, 4.0])
+    times = np.array([0.0, 1.0, 2.0, 4.0])
     small = problem(0.5, 0.1, BAD)
     flow = ll.predict(small, ll.RadialFlow(d=40, nodes=12, rtol=1e-8), times=times)
     assert float(flow.r[-1].max()) == 0.0 and str(flow.status.values) == "ok"

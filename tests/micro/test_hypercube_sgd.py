@@ -12,89 +12,24 @@ from scipy import stats
 
 import limitlab as ll
 import stepping
+from cases import sparse as sparse_problem
 from limitlab.algorithms.loop import advance
 from limitlab.algorithms.one_pass.base import begin
 from limitlab.algorithms.one_pass.layerwise_sgd import ridge_second_layer
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.numerics.keys import Stream, stream
-from limitlab.problems.networks import Network
 from limitlab.problems.sparse.representable import RepresentationWarning
 from limitlab.states import fourier as measure
+from networks import cube_network, every_input, every_step
 
 D, WIDTH = 6, 3
 TANH = "shifted(tanh, 0.5)"
-
-
-def sparse(text="z1 + z1*z2", p=WIDTH, activation=TANH, trained=True, variance=0.0, scale=1.0, algorithm=None, **rule):
-    return ll.Problem(
-        inputs=ll.Hypercube(),
-        teacher=ll.SparseTarget(text),
-        channel=ll.GaussianNoise(variance=variance),
-        student=ll.Committee(width=p, activation=activation, second_layer="trained" if trained else "fixed"),
-        loss=ll.SquareLoss(),
-        start=ll.RandomStart(scale=scale, second_layer="uniform"),
-        algorithm=algorithm or ll.OnlineSGD(**({"learning_rate": 0.7} | rule)),
-    )
-
-
-def network(d=D, p=WIDTH, seed=0):
-    rng = np.random.default_rng(seed)
-    return Network.of(jnp.asarray(rng.normal(size=(d, p)).T), jnp.asarray(rng.uniform(-1, 1, p)))
-
-
-def every_input(problem, d=D):
-    """All 2^d inputs and their clean labels."""
-    z = cube_points(d)
-    return jnp.asarray(z / np.sqrt(d)), jnp.asarray(problem.teacher.values[np.arange(2**d) % 2**problem.teacher.latent])
-
-
-def increments(problem, net, d=D):
-    """The step of every single input, by the code under test."""
-    x, y = every_input(problem, d)
-    one = lambda x, y: stepping.move(problem, stepping.learner(problem, net), x[None], y[None]).student  # noqa: E731
-    after = jax.vmap(one)(x, y)
-    return after.W - net.W, after.a - net.a
-
-
-def descent(problem, net, d=D):
-    """-gamma dR/dW and -(kappa gamma/d) dR/da of the risk over all inputs, minus the decay: automatic derivatives."""
-    (x, y), rule = every_input(problem, d), problem.algorithm
-    sigma = problem.student.activation
-
-    def risk(net):
-        return jnp.mean((y - sigma(net.fields(x)) @ net.a / len(net.a)) ** 2) / 2
-
-    g = jax.grad(risk)(net)
-    tau = rule.weight_decay * rule.learning_rate / (len(net.a) * d)
-    return (
-        -rule.learning_rate * g.W - tau * net.W,
-        -rule.second_layer_rate * rule.learning_rate / d * g.a - tau * net.a,
-    )
-
-
-@pytest.mark.parametrize("rule", [{}, {"second_layer_rate": 2.5}, {"weight_decay": 0.3}])
-def test_the_mean_step_over_all_inputs_is_gradient_descent(rule):
-    problem, net = sparse(**rule), network()
-    for step, wanted in zip(increments(problem, net), descent(problem, net), strict=True):
-        np.testing.assert_allclose(step.mean(0), wanted, rtol=1e-12, atol=1e-14)
-
-
-def test_the_mean_step_sees_a_wrong_clock_and_new_parameters():
-    """Negative controls: twice the clock, and a second layer that already sees the moved first one."""
-    problem, net = sparse(), network()
-    dW, da = descent(problem, net)
-    steps_W, steps_a = increments(problem, net)
-    assert np.max(np.abs(steps_W.mean(0) - 2 * dW)) > 1e-3 > 1e6 * np.max(np.abs(steps_W.mean(0) - dW))
-    (x, y), sigma, gamma = every_input(problem), problem.student.activation, problem.algorithm.learning_rate
-    assert not net.columns
-    new = jax.vmap(lambda x, W: sigma(W @ x))(x, net.W + steps_W)
-    late = gamma / (WIDTH * D) * np.mean(new * (y - new @ net.a / WIDTH)[:, None], axis=0)
-    assert np.max(np.abs(steps_a.mean(0) - late)) > 1e-4 > 1e6 * np.max(np.abs(steps_a.mean(0) - da))
+sparse = partial(sparse_problem, p=WIDTH, learning_rate=0.7)
 
 
 def test_a_step_draws_every_input_equally_often():
-    problem, net, d = sparse(trained=False), network(3), 3
-    known = np.asarray(increments(problem, network(3), d)[0]).reshape(8, -1)
+    problem, net, d = sparse(trained=False), cube_network(3), 3
+    known = every_step(problem, net, d)[0].reshape(8, -1)
     keys = jax.random.split(jax.random.key(1), 4000)
     after = stepping.one_steps(problem, stepping.learner(problem, net), d, keys, step=7).student
     drawn = np.asarray(after.W - net.W).reshape(4000, -1)
@@ -180,7 +115,7 @@ def test_a_run_is_the_rule_written_by_hand(name):
 
 @pytest.mark.parametrize("n", [40, 2])
 def test_the_ridge_fit_solves_the_normal_equations(n):
-    penalty, problem, net = 1e-3, sparse(variance=0.2), network()
+    penalty, problem, net = 1e-3, sparse(variance=0.2), cube_network()
     _, setting = stepping.live(problem)
     keys = jax.random.split(jax.random.key(3), 1)
     run = jax.tree.map(lambda x: x[None], stepping.alive(stepping.learner(problem, net)))
@@ -205,7 +140,7 @@ def test_the_ridge_fit_comes_after_the_switch_and_stays():
 
 def test_more_samples_than_a_chunk_are_all_used():
     """Sixteen fits of 20500 noiseless samples against the population fit at d = 6, by z; one chunk scatters more."""
-    problem, net, runs = sparse(), network(), 16
+    problem, net, runs = sparse(), cube_network(), 16
     run = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (runs, *jnp.shape(x))), stepping.alive(stepping.learner(problem, net))
     )

@@ -10,40 +10,22 @@ from scipy import stats
 
 import limitlab as ll
 import stepping
-from cases import labelled, mixture
+from cases import mixture
 from limitlab.algorithms.one_pass import views
 from limitlab.algorithms.one_pass.base import begin
-from limitlab.macro.mixtures.closed import closed_field, closed_risk
-from limitlab.macro.mixtures.start import Units
-from limitlab.numerics.keys import Stream, keys_of
 from limitlab.problems.base import Points
 from limitlab.problems.networks import Network
 from limitlab.states.test_risk import TestRisk
-
-D, WIDTH = 5, 8
-
-
-TRAINED = {"student": {"second_layer": "trained", "bias": "trained"}}
-FULL = mixture(start={"second_layer": "uniform", "bias_scale": 0.3}, weight_decay=0.7, second_layer_rate=1.5, **TRAINED)
-
-
-def network(p=WIDTH, d=D, seed=0, bias=True):
-    rng = np.random.default_rng(seed)
-    W, a, b = 0.8 * rng.normal(size=(d, p)), rng.uniform(-1, 1, p), 0.3 * rng.normal(size=p)
-    return Network.of(jnp.asarray(W.T), jnp.asarray(a), jnp.asarray(b) if bias else None)
-
-
-def one_steps(problem, net, count, seed=0, step=0):
-    """The networks after one step from the same network, each with its own samples and noise."""
-    keys = keys_of(seed, Stream.STEPS, jnp.arange(count))
-    return stepping.one_steps(problem, stepping.learner(problem, net), D, keys, step).student
+from networks import FULL, mixed_network, mixed_risk, mixed_steps
+from networks import MIXED_D as D
+from networks import MIXED_P as WIDTH
 
 
 def test_one_step_is_the_formula():
     """By plain loops, with bias, trained second layer, decay and a schedule."""
     schedule = ll.PowerSchedule(exponent=0.25, onset=0.0)
     problem = dataclasses.replace(FULL, algorithm=dataclasses.replace(FULL.algorithm, schedule=schedule, batch_size=3))
-    net, step = network(), 4
+    net, step = mixed_network(), 4
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(3, D)) / np.sqrt(D), np.array([1.0, -1.0, 1.0])
     after = stepping.move(problem, stepping.learner(problem, net), x, y, step).student
@@ -66,66 +48,12 @@ def test_one_step_is_the_formula():
     np.testing.assert_allclose(after.a, keep * a + da, rtol=1e-12)
 
 
-def risk_of(problem, net):
-    """R_N in closed form, differentiable by finite differences."""
-    field = dataclasses.replace(
-        closed_field(labelled(problem), problem.inputs.widths(), D, mirrored=False), values=True
-    )
-    return _two_copies(field, net)
-
-
-@jax.jit
-def _two_copies(field, net):
-    half = Units(net.a[None], net.b[None], (net.rows / jnp.sqrt(float(D)))[None])
-    return closed_risk(field, jax.tree.map(lambda x: jnp.stack([x, x]), half))
-
-
-def expected(problem, net, h=1e-4):
-    """-p grad R by central differences, in (a, b, theta) of the first two units and coordinates."""
-    base = risk_of(problem, net)
-    assert np.isfinite(base)
-    out = {}
-    for name, index in (
-        ("a", (0,)),
-        ("a", (1,)),
-        ("b", (0,)),
-        ("b", (1,)),
-        ("W", (0, 0)),
-        ("W", (1, 1)),
-        ("W", (0, 1)),
-    ):
-        move_by = lambda s, name=name, index=index: dataclasses.replace(  # noqa: E731
-            net, **{name: getattr(net, name).at[index].add(s)}
-        )
-        assert net.columns  # W (d, p)
-        out[name, index] = -WIDTH * float(risk_of(problem, move_by(h)) - risk_of(problem, move_by(-h))) / (2 * h)
-    return out
-
-
-@pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.4)])
-def test_the_mean_step_is_the_gradient_of_the_risk(inputs):
-    """The tangent: over many one-step runs the mean increment is -eta grad Psi, and twice that is noticed."""
-    problem = dataclasses.replace(
-        FULL, inputs=inputs, algorithm=dataclasses.replace(FULL.algorithm, weight_decay=0.0, batch_size=16)
-    )
-    net, count = network(), 16384
-    after, eta = one_steps(problem, net, count), 0.4 / (WIDTH * D)
-    wrong = []
-    for (name, index), pull in expected(problem, net).items():
-        pull = pull * {"a": 1.5, "b": 1.0, "W": D}[name]
-        move_of = (np.asarray(getattr(after, name))[(slice(None), *index)] - getattr(net, name)[index]) / eta
-        error = move_of.std() / np.sqrt(count)
-        assert abs(move_of.mean() - pull) < 4.5 * error, (name, index)
-        wrong.append(abs(move_of.mean() - 2 * pull) / error)
-    assert max(wrong) > 8
-
-
 def test_added_noise_has_variance_two_T_eta():
     rule = dataclasses.replace(FULL.algorithm, weight_decay=0.0)
     still = dataclasses.replace(FULL, algorithm=rule)
     problem = dataclasses.replace(FULL, algorithm=dataclasses.replace(rule, temperature=0.3))
-    net, count, eta = network(), 2000, 0.4 / (WIDTH * D)
-    hot, cold = (one_steps(x, net, count) for x in (problem, still))  # the same samples
+    net, count, eta = mixed_network(), 2000, 0.4 / (WIDTH * D)
+    hot, cold = (mixed_steps(x, net, count) for x in (problem, still))  # the same samples
     for name, scale in (("W", np.sqrt(D)), ("a", 1.0), ("b", 1.0)):
         kick = np.asarray(getattr(hot, name) - getattr(cold, name)).ravel() / scale / np.sqrt(2 * 0.3 * eta)
         assert stats.kstest(kick, "norm").pvalue > 1e-4
@@ -134,8 +62,8 @@ def test_added_noise_has_variance_two_T_eta():
 
 def test_what_is_fixed_stays():
     problem = mixture(start={"second_layer": "rademacher"}, temperature=0.1, weight_decay=1.0)
-    net = network(bias=False)
-    after = one_steps(problem, net, 3)
+    net = mixed_network(bias=False)
+    after = mixed_steps(problem, net, 3)
     np.testing.assert_array_equal(after.a, np.tile(net.a, (3, 1)))
     assert after.b is None
     plain = ll.simulate(problem, d=D, times=[0.0, 0.05], replicas=2)
@@ -160,8 +88,8 @@ def test_replicas_and_times_do_not_change_the_numbers():
 @pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.4)])
 def test_measured_risk_is_unbiased(inputs):
     """Over many test sets, against the closed form; the noise floor counts half its variance."""
-    problem, net = dataclasses.replace(FULL, inputs=inputs), network()
-    exact = float(risk_of(problem, net))
+    problem, net = dataclasses.replace(FULL, inputs=inputs), mixed_network()
+    exact = float(mixed_risk(problem, net))
     one = jax.tree.map(lambda x: x[None], net)
 
     def look(tests):
@@ -194,9 +122,9 @@ def test_a_sampler_of_ones_own_has_the_same_law():
     """The mixture written as a sampler: one-step increments of both have the same law."""
     inputs = ll.IsotropicMixture(0.5)
     custom = ll.CustomInputs(lambda key, count, d: inputs.draw(jax.random.fold_in(key, 7), count, d))
-    net = network()
-    first = one_steps(FULL, net, 4000)
-    second = one_steps(dataclasses.replace(FULL, inputs=custom), net, 4000)
+    net = mixed_network()
+    first = mixed_steps(FULL, net, 4000)
+    second = mixed_steps(dataclasses.replace(FULL, inputs=custom), net, 4000)
     for name in ("W", "a", "b"):
         x, y = (np.asarray(getattr(s, name)).reshape(4000, -1)[:, 0] for s in (first, second))
         assert not np.array_equal(x, y)
@@ -210,7 +138,7 @@ def test_rotating_the_start_and_the_inputs_changes_nothing():
     rng = np.random.default_rng(2)
     O = np.linalg.qr(rng.normal(size=(D, D)))[0]
     x, y = rng.normal(size=(4, D)) / np.sqrt(D), np.array([1.0, -1.0, 1.0, -1.0])
-    net = network()
+    net = mixed_network()
     go = lambda net, x: stepping.move(FULL, stepping.learner(FULL, net), x, y).student  # noqa: E731
     straight, turned = go(net, x), go(Network.of(net.rows @ O.T, net.a, net.b), x @ O.T)
     np.testing.assert_allclose(turned.rows, straight.rows @ O.T, atol=1e-12)

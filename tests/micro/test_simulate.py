@@ -7,70 +7,9 @@ import pytest
 from scipy import stats
 
 import limitlab as ll
-import stepping
 from cases import committee
-from limitlab.numerics.linalg import realised
 from limitlab.numerics.random import chi_square, wishart
-from limitlab.problems.networks import Network
-from limitlab.states.committee import measure_all
-from limitlab.states.overlaps import Overlaps, error_coefficients, initial_overlaps, limit_overlaps
-from limitlab.states.run import Learner
-
-
-def one_step(problem, d, kind, n=40_000, seed=0):
-    """n independent single steps from the same start, as overlaps."""
-    start = limit_overlaps(problem)
-    keys = jax.random.split(jax.random.key(seed), n)
-    if kind == "weights":
-        p, both = start.Q.shape[0], realised(start.omega, jax.random.key(9), d)
-        state = Learner(Network.of(both[:p], start.a), Network.of(both[p:], problem.teacher.a_star))
-        after = measure_all(problem.teacher, stepping.one_steps(problem, state, d, keys))
-    else:
-        columns = min(start.Q.shape[0] + start.P.shape[0], d)
-        state = {"Q": start.Q, "M": start.M, "P": start.P, "a": start.a}
-        after = stepping.one_steps(problem, state, d, keys, columns=columns)
-    return Overlaps(after["Q"], after["M"], after["P"], after["a"]), start
-
-
-def exact_mean_square(problem, start, d):
-    """Mean one-step increment for squares at finite d: homogeneity turns E|x|^2 g into (1 + n/d) E g."""
-    O, p = np.asarray(start.omega), start.Q.shape[0]
-    c = np.asarray(error_coefficients(problem, start.a))
-    a = np.concatenate([np.asarray(start.a), np.zeros(len(O) - p)])
-    rate, noise = problem.algorithm.learning_rate / p, problem.channel.variance
-    OA = O * c
-    t1, t2 = np.trace(OA), np.trace(OA @ OA)
-    G = t1 * O + 2 * OA @ O
-    H = (t1**2 + 2 * t2) * O + 4 * t1 * OA @ O + 8 * OA @ OA @ O
-    move = 2 * (a[:, None] + a[None, :]) * G
-    move = move + 4 * rate * a[:, None] * a[None, :] * ((1 + 6 / d) * H + (1 + 2 / d) * noise * O)
-    return rate / d * move
-
-
-def z_scores(samples, mean):
-    samples = np.asarray(samples)
-    error = samples.std(0, ddof=1) / np.sqrt(len(samples))
-    moving = error > 0
-    return ((samples.mean(0) - mean)[moving]) / error[moving]
-
-
-@pytest.mark.parametrize("kind", ["weights", "overlaps"])
-def test_mean_step_at_small_d_is_exact_for_squares(kind):
-    d = 6
-    problem = committee("square", "square", p=2, k=1, learning_rate=0.3, variance=0.5, start=ll.InformedStart(0.4))
-    after, start = one_step(problem, d, kind)
-    mean = exact_mean_square(problem, start, d)
-    assert np.max(np.abs(z_scores(after.Q - start.Q, mean[:2, :2]))) < 4
-    assert np.max(np.abs(z_scores(after.M - start.M, mean[:2, 2:]))) < 4
-
-
-def test_mean_step_rejects_unit_norm_inputs():
-    """Negative control: with |x|^2 = 1 the predicted mean of Q is off by many standard errors."""
-    problem = committee("square", "square", p=2, k=1, learning_rate=0.3, variance=0.5, start=ll.InformedStart(0.4))
-    after, start = one_step(problem, 6, "overlaps")
-    wrong = exact_mean_square(problem, start, 1e12) * 1e12 / 6
-    assert np.max(np.abs(z_scores(after.Q - start.Q, wrong[:2, :2]))) > 10
-
+from limitlab.states.overlaps import initial_overlaps
 
 LAW_CASES = {
     "erf, trained": dict(student="erf", teacher="erf", p=2, k=1, trained=True, learning_rate=1.5, variance=0.2),
@@ -135,24 +74,6 @@ def test_law_test_rejects_a_fixed_norm(monkeypatch):
     assert min(stats.ks_2samp(one[key], two[key]).pvalue for key in ("risk", "Q00", "trace Q^2")) < 1e-6
 
 
-@pytest.mark.parametrize("representation", ["weights", "overlaps"])
-def test_the_square_closes_for_erf(representation):
-    problem = committee(p=2, k=2, learning_rate=0.5, variance=0.1)
-    times = np.array([0.25, 0.5, 1.0])
-    sim = ll.simulate(problem, 600, times, replicas=32, seed=3, representation=representation)
-    gap = ll.compare(sim, ll.predict(problem, ll.OverlapODE(), times))
-    assert gap.agrees, str(gap)
-
-
-def test_the_square_does_not_close_with_a_wrong_rate():
-    times = np.array([0.25, 0.5, 1.0])
-    sim = ll.simulate(
-        committee(p=2, k=2, learning_rate=0.5), 600, times, replicas=32, seed=3, representation="overlaps"
-    )
-    wrong = ll.predict(committee(p=2, k=2, learning_rate=1.0), ll.OverlapODE(), times)
-    assert not ll.compare(sim, wrong, check_problem=False).agrees
-
-
 def test_starts_are_realised_exactly_at_finite_d():
     start = ll.OverlapStart(Q=[[1.0, 0.3], [0.3, 0.6]], M=[[0.2], [0.5]], P=1.4)
     sim = ll.simulate(committee(p=2, k=1, start=start), 7, [0.0], replicas=2)
@@ -163,16 +84,18 @@ def test_starts_are_realised_exactly_at_finite_d():
 def test_random_start_has_its_exact_law_at_finite_d():
     """Moments of a Gaussian start at d = 9: E M = 0, var M = 1/d, E Q = 1, var Q_ii = 2/d, var Q_ij = 1/d."""
     problem = committee(p=2, k=2, start=ll.RandomStart())
-    draws = jax.vmap(lambda k: initial_overlaps(problem, k, 9.0))(jax.random.split(jax.random.key(0), 40_000))
+    draw = jax.jit(jax.vmap(lambda k: initial_overlaps(problem, k, 9.0)))
+    draws = jax.tree.map(np.asarray, draw(jax.random.split(jax.random.key(0), 40_000)))
     for value, mean, variance in (
         (draws.M[:, 0, 1], 0.0, 1 / 9),
         (draws.Q[:, 0, 0], 1.0, 2 / 9),
         (draws.Q[:, 0, 1], 0.0, 1 / 9),
     ):
-        assert abs(float(jnp.mean(value)) - mean) < 4 * np.sqrt(variance / 40_000)
-        assert abs(float(jnp.var(value)) / variance - 1) < 0.06
+        assert abs(np.mean(value) - mean) < 4 * np.sqrt(variance / 40_000)
+        assert abs(np.var(value) / variance - 1) < 0.06
     on_sphere = committee(p=2, k=1, start=ll.RandomStart(sphere=True))
-    m = jax.vmap(lambda k: initial_overlaps(on_sphere, k, 5.0).M[0, 0])(jax.random.split(jax.random.key(1), 5000))
+    draw = jax.jit(jax.vmap(lambda k: initial_overlaps(on_sphere, k, 5.0).M[0, 0]))
+    m = draw(jax.random.split(jax.random.key(1), 5000))
     assert stats.kstest(np.asarray(m) ** 2, stats.beta(0.5, 2.0).cdf).pvalue > 1e-4
 
 
