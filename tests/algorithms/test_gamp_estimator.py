@@ -3,11 +3,16 @@
 import pickle
 import warnings
 
+import jax
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import limitlab as ll
@@ -74,12 +79,145 @@ def test_contract_of_scikit_learn():
     assert np.array_equal(again.predict(X), search.predict(X))
 
 
-def test_scikit_learns_own_checks_pass():
+def standardised(data, seed, *classes):
+    """A data set that ships with scikit-learn, split, with columns standardised on the training half."""
+    X, y = data(return_X_y=True)
+    if classes:
+        X, y = X[np.isin(y, classes)], y[np.isin(y, classes)]
+    parts = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y if classes else None)
+    scaler = StandardScaler().fit(parts[0])
+    return scaler.transform(parts[0]), scaler.transform(parts[1]), *parts[2:]
+
+
+REAL = {
+    "breast cancer": (load_breast_cancer, 0, 1),
+    "digits 3, 8": (load_digits, 3, 8),
+    "iris": (load_iris, 1, 2),
+    "wine": (load_wine, 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_classes_are_told_apart_as_by_logistic_regression(name):
+    """Correlated columns: without damping accuracy was 0.50 on breast cancer, where scikit-learn has 0.975."""
+    load, *classes = REAL[name]
+    scores = []
+    for seed in range(3):
+        X, new, y, truth = standardised(load, seed, *classes)
+        fit = GAMPEstimator().fit(X, y)
+        assert fit.converged_ and fit.n_iter_ < 300
+        scores.append((fit.score(new, truth), LogisticRegression(max_iter=1000).fit(X, y).score(new, truth)))
+    ours, theirs = np.mean(scores, axis=0)
+    assert ours > theirs - 0.02
+
+
+@pytest.mark.parametrize("noise", [1.0, 0.01])
+def test_real_numbers_are_fitted_as_by_ridge(noise):
+    """Of a Gaussian model the means are exact; columns of the diabetes data are nearly collinear."""
+    X, new, y, truth = standardised(load_diabetes, 0)
+    centre, scale = y.mean(), y.std()
+    fit = GAMPEstimator(channel=ll.GaussianNoise(noise)).fit(X, (y - centre) / scale)
+    ridge = Ridge(noise).fit(X, (y - centre) / scale)
+    assert fit.converged_ and np.max(np.abs(fit.coef_ - ridge.coef_)) < 1e-3
+    assert abs(fit.score(new, (truth - centre) / scale) - ridge.score(new, (truth - centre) / scale)) < 1e-3
+    through = TransformedTargetRegressor(clone(fit), transformer=StandardScaler()).fit(X, y)
+    assert np.allclose(through.predict(new), centre + scale * fit.predict(new))
+
+
+def hard_tables():
+    rng = np.random.default_rng(3)
+    few = rng.normal(size=(120, 3)) @ rng.normal(size=(3, 30))
+    return {
+        "nearly rank 3": few / few.std(0) + 0.1 * rng.normal(size=(120, 30)),
+        "columns five times": np.repeat(rng.normal(size=(120, 6)), 5, axis=1),
+        "constant columns": np.c_[np.ones(120), np.zeros(120), rng.normal(size=(120, 28))],
+        "sizes over six decades": rng.normal(size=(120, 30)) * 10.0 ** np.linspace(-3, 3, 30),
+        "a mean": rng.normal(size=(120, 30)) + 2,
+        "fewer samples than columns": rng.normal(size=(20, 30)),
+    }
+
+
+@pytest.mark.parametrize("name", hard_tables())
+def test_awkward_tables_converge(name):
+    """Steps that turn round are shortened, whatever it is that makes them too long."""
+    X = hard_tables()[name]
+    rng = np.random.default_rng(4)
+    z = X @ (rng.normal(size=30) / X.std(0).max() / 5)
+    classes = np.where(z - np.median(z) + 0.3 * rng.normal(size=len(X)) > 0, "yes", "no")
+    fit = GAMPEstimator().fit(X, classes)
+    ours, theirs = fit.score(X, classes), LogisticRegression(max_iter=5000, fit_intercept=False).fit(X, classes)
+    assert fit.converged_ and ours > theirs.score(X, classes) - 0.05
+    line = GAMPEstimator(channel=ll.GaussianNoise(0.1), tolerance=1e-8, iterations=20_000).fit(X, z)
+    assert line.converged_
+    assert np.allclose(line.predict(X), Ridge(0.1, fit_intercept=False).fit(X, z).predict(X), atol=1e-4)
+
+
+def test_independent_columns_need_no_damping():
+    X, y, _ = data()
+    plain, auto = sign(damping=0.0).fit(X, y), sign().fit(X, y)
+    assert np.array_equal(plain.coef_, auto.coef_) and plain.n_iter_ == auto.n_iter_
+
+
+def test_a_fit_that_did_not_converge_says_nothing_absurd():
+    X, _, y, _ = standardised(load_breast_cancer, 0, 0, 1)
+    for options in (dict(damping=0.0), dict(damping=0.5, iterations=50), dict(iterations=10)):
+        with pytest.warns(ConvergenceWarning):
+            fit = GAMPEstimator(**options).fit(X, y)
+        assert not fit.converged_ and fit.status_ != "ok"
+        assert fit.predict_proba(X).min() >= 1 / (len(X) + 2)
+        assert np.allclose(fit.predict_proba(X) @ [-1, 1], fit.predict_mean(X))
+
+
+@pytest.mark.parametrize("labels", [(0, 1), ("benign", "malignant"), (False, True), (2.0, 7.0), (-1, 1)])
+def test_labels_of_any_kind(labels):
+    X, y, _ = data()
+    named = np.asarray(labels)[(y > 0).astype(int)]
+    fit, plain = sign().fit(X, named), sign().fit(X, y)
+    assert np.array_equal(fit.classes_, labels) and fit.classes_.dtype == named.dtype
+    assert np.array_equal(fit.predict(X), np.asarray(labels)[(plain.predict(X) > 0).astype(int)])
+    assert np.array_equal(fit.predict_proba(X), plain.predict_proba(X)) and fit.score(X, named) == plain.score(X, y)
+
+
+def test_everything_may_be_left_out():
+    assert "GAMPEstimator" in dir(ll)
+    assert is_classifier(ll.GAMPEstimator()) and ll.GAMPEstimator().get_params()["channel"] is None
+    X, y, _ = data()
+    ours = ll.GAMPEstimator().fit(X, y)
+    assert np.array_equal(ours.coef_, GAMPEstimator(ll.GaussianPrior(), ll.Logistic()).fit(X, y).coef_)
+
+
+def scikit_learns_checks(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        checks = check_estimator(GAMPEstimator(ll.GaussianPrior(), ll.GaussianNoise(variance=1.0)), on_fail=None)
+        checks = check_estimator(model, on_fail=None)
     assert [c["check_name"] for c in checks if c["status"] == "failed"] == []
     assert len(checks) > 40
+
+
+def test_scikit_learns_own_checks_pass():
+    scikit_learns_checks(GAMPEstimator(ll.GaussianPrior(), ll.GaussianNoise(variance=1.0)))
+
+
+CHANNELS = {
+    "Logistic": ll.Logistic(),
+    "Sign": ll.Sign(),
+    "noisy Sign": ll.Sign(variance=0.5, flip=0.05),
+    "Door": ll.Door(1.0),
+    "CustomBinary": ll.CustomBinary(jax.nn.sigmoid),
+    "GaussianNoise": ll.GaussianNoise(),
+    "Rectified": ll.Rectified(),
+    "noisy Rectified": ll.Rectified(0.5),
+    "Modulus": ll.Modulus(),
+    "noisy Modulus": ll.Modulus(0.1),
+    "SquaredModulus": ll.SquaredModulus(),
+    "noisy SquaredModulus": ll.SquaredModulus(0.1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHANNELS)
+def test_scikit_learns_own_checks_pass_for_every_channel(name):
+    scikit_learns_checks(GAMPEstimator(channel=CHANNELS[name]))
 
 
 def test_regression_and_single_precision():
@@ -101,7 +239,7 @@ def test_columns_of_any_size():
     ridge = np.linalg.solve(X.T @ X + 25 * np.eye(D), X.T @ y)
     assert np.max(np.abs(model.fit(X, y).coef_ - ridge)) < 1e-8
     with pytest.warns(ConvergenceWarning, match="diverged"):
-        fit = clone(model).set_params(variances="scalar").fit(X, y)
+        fit = clone(model).set_params(variances="scalar", damping=0.0).fit(X, y)
     assert fit.status_ == "diverged" and not fit.converged_ and np.all(np.isfinite(fit.coef_))
 
 
@@ -109,8 +247,10 @@ def test_phase_retrieval_from_arrays():
     X, y, w = data("modulus")
     fit = GAMPEstimator(ll.GaussianPrior(), ll.Modulus(), start=SpectralStart(), variances="scalar").fit(X, y)
     assert abs(fit.coef_ @ w) / np.linalg.norm(w) / np.linalg.norm(fit.coef_) > 1 - 1e-6
+    usual = GAMPEstimator(ll.GaussianPrior(), ll.Modulus(), variances="scalar").fit(X, y)
+    assert np.array_equal(usual.coef_, fit.coef_)
     with pytest.raises(ll.errors.InputError, match="SpectralStart"):
-        GAMPEstimator(ll.GaussianPrior(), ll.Modulus()).fit(X, y)
+        GAMPEstimator(ll.GaussianPrior(), ll.Modulus(), start=None).fit(X, y)
     with pytest.raises(ll.errors.InputError, match="does not know the teacher"):
         GAMPEstimator(ll.GaussianPrior(), ll.Modulus(), start=ll.InformedStart(0.5)).fit(X, y)
 
@@ -119,7 +259,7 @@ def test_too_few_iterations_are_said():
     X, y, _ = data()
     with pytest.warns(ConvergenceWarning, match="did not converge in 3 iterations"):
         fit = sign(iterations=3).fit(X, y)
-    assert (fit.status_, fit.n_iter_) == ("not_converged", 3)
+    assert (fit.status_, fit.converged_, fit.n_iter_) == ("not_converged", False, 3)
 
 
 def test_labels_all_satisfied_by_an_overshoot_are_not_recovery():
@@ -133,20 +273,25 @@ def test_labels_all_satisfied_by_an_overshoot_are_not_recovery():
             fit = sign(damping=damping).fit(X, y)
         assert fit.status_ != "ok"
         assert np.all(np.isfinite(fit.coef_))
+    assert sign().fit(X, y).status_ == "ok"
 
 
 X, Y, _ = data()
 HOLE = np.where(np.arange(N)[:, None] == 3, np.nan, X)
 BAD = {
-    "0/1 labels": (dict(X=X, y=(Y + 1) / 2), r"2\*y - 1"),
-    "nan labels": (dict(X=X, y=np.where(Y > 0, np.nan, Y)), "finite"),
-    "words": (dict(X=X, y=["yes"] * N), "numbers"),
+    "nan labels": (dict(X=X, y=np.where(Y > 0, np.nan, Y)), "NaN"),
+    "real labels": (dict(X=X, y=X[:, 0]), "Unknown label type"),
+    "words": (dict(X=X, y=["yes"] * N, channel=ll.GaussianNoise(1.0)), "numbers"),
+    "one class": (dict(X=X, y=["yes"] * N), r"two classes; got 1 class \('yes'\)"),
+    "three classes": (dict(X=X, y=np.arange(N) % 3), "two classes; got 3 classes"),
     "nan inputs": (dict(X=HOLE, y=Y), "NaN"),
     "one axis": (dict(X=X[0], y=Y), "table"),
     "lengths": (dict(X=X[:-1], y=Y), "one label for each row"),
     "two columns": (dict(X=X, y=np.c_[Y, Y]), "one label for each row"),
     "empty": (dict(X=X[:0], y=Y[:0]), "0 sample"),
     "damping": (dict(X=X, y=Y, damping=1.5), "damping"),
+    "damping word": (dict(X=X, y=Y, damping="strong"), '"auto"'),
+    "start": (dict(X=X, y=Y, start="spectral"), '"auto"'),
     "iterations": (dict(X=X, y=Y, iterations=0), "iterations"),
     "seed": (dict(X=X, y=Y, seed=-1), "seed"),
     "prior": (dict(X=X, y=Y, prior="gauss"), "GaussianPrior"),

@@ -20,6 +20,16 @@ Three safeguards, in units of the prior's second moment rho:
   ``SILENCE`` of what one could, so that the next iteration would forget: without noise only labels with z of order
   sqrt(V) inform, and at finite size there may be none left; A would be 0 and the next a the prior mean.
 - A run whose :math:`|a|^2/d` exceeds ``RUNAWAY`` or is not finite has diverged and keeps its last sound state.
+
+`converge` can find the damping by itself. With g at rest the iteration is a preconditioned gradient flow,
+:math:`a \leftarrow a + s\,(f_a - a)` with a step s = 1 - damping; each of its modes is multiplied by 1 - s lambda. It
+diverges where a step is too long, and then the change :math:`r = f_a - a` turns round at every iteration. An escape
+from an unstable fixed point, which is wanted, grows without turning. So s is halved when
+
+.. math:: \sum_i r_i r_i^{\rm old}/f_v < -\tfrac12 \sum_i (r_i^{\rm old})^2/f_v
+
+and grows by a tenth otherwise, up to 1. The metric is that of the posterior variances, in which the flow is symmetric.
+On independent columns s stays 1 and the iteration is the plain one.
 """
 
 from typing import NamedTuple
@@ -31,7 +41,19 @@ import jax.numpy as jnp
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
 
-__all__ = ["Data", "Info", "Iterated", "Model", "State", "advance", "begin", "converge", "gather", "iterate", "step"]
+__all__ = [
+    "Data",
+    "Info",
+    "Iterated",
+    "Model",
+    "State",
+    "advance",
+    "begin",
+    "converge",
+    "gather",
+    "iterate",
+    "step",
+]
 
 FLOOR = 1e-12
 FLOOR32 = 1e-10  # products in float32 are right to a few 1e-7, and V stands for the square of an error
@@ -39,6 +61,9 @@ LEAST_SIGNAL = 1e-10  # of A, in units of 1/rho
 AGREEMENT = 10.0  # V E g^2 is at most 1 if V is the true uncertainty
 SILENCE = 1e-3
 RUNAWAY = 1e6
+TURN = 0.5  # a change that comes back with more than half its size was too long a step
+GROWTH = 1.1  # of the step, when it was not
+SHORTEST = 1e-3  # step
 
 
 class Model(NamedTuple):
@@ -73,6 +98,16 @@ class Info(NamedTuple):
     silent: jax.Array
 
 
+class Proposal(NamedTuple):
+    """Posterior means and variances, the output function g with its derivative, and the variances V of the outputs."""
+
+    mean: jax.Array
+    variance: jax.Array
+    g: jax.Array
+    dg: jax.Array
+    V: jax.Array
+
+
 class Iterated(NamedTuple):
     """A state with its history: the last change, iterations made, and whether it has diverged or come to rest."""
 
@@ -104,30 +139,47 @@ def begin(a: jax.Array, v: jax.Array, n: int) -> Iterated:
 
 def step(model: Model, data: Data, state: State, damping: jax.Array | float) -> tuple[State, Info]:
     """One iteration."""
+    return _mixed(model, data, state, _proposed(model, data, state), damping)
+
+
+def _proposed(model: Model, data: Data, state: State) -> Proposal:
+    """Where an iteration without damping leads."""
     X, y, squares = data
     rho = model.prior.second_moment
-    floor = rho * (FLOOR if X.dtype == jnp.float64 else FLOOR32)
     vector = squares.ndim == 2
     a, v, old = state
     spread = _times(squares, v) if vector else squares * jnp.mean(v)
-    V = jnp.maximum(spread, floor)
+    V = jnp.maximum(spread, _floor(model, data))
     out = model.channel.output(y, _times(X, a) - spread * old, V)
     A = -_times(out.dg, squares) if vector else -squares * (X.shape[0] / X.shape[1]) * jnp.mean(out.dg)
     A = jnp.maximum(A, LEAST_SIGNAL / rho)
     post = model.prior.denoise(A, A * a + _times(out.g, X))
-    new_a = (1 - damping) * post.mean + damping * a
-    new_v = (1 - damping) * post.variance + damping * v
-    change = _norm(post.mean - a) / jnp.maximum(_norm(post.mean), 1e-300)
-    sound = jnp.all(jnp.isfinite(new_v)) & jnp.all(jnp.isfinite(out.g)) & (jnp.mean(jnp.square(new_a)) <= RUNAWAY * rho)
-    known = (jnp.mean(new_v) < floor) & (jnp.mean(V * jnp.square(out.g)) < AGREEMENT)
-    said = jnp.sum(V * (jnp.square(out.g) + jnp.abs(out.dg)))
+    return Proposal(post.mean, post.variance, out.g, out.dg, V)
+
+
+def _mixed(model: Model, data: Data, state: State, to: Proposal, damping: jax.Array | float) -> tuple[State, Info]:
+    """The proposal and a share ``damping`` of the old state."""
+    rho, floor, (a, v, _) = model.prior.second_moment, _floor(model, data), state
+    new_a = (1 - damping) * to.mean + damping * a
+    new_v = (1 - damping) * to.variance + damping * v
+    change = _norm(to.mean - a) / jnp.maximum(_norm(to.mean), 1e-300)
+    sound = jnp.all(jnp.isfinite(new_v)) & jnp.all(jnp.isfinite(to.g)) & (jnp.mean(jnp.square(new_a)) <= RUNAWAY * rho)
+    known = (jnp.mean(new_v) < floor) & (jnp.mean(to.V * jnp.square(to.g)) < AGREEMENT)
+    said = jnp.sum(to.V * (jnp.square(to.g) + jnp.abs(to.dg)))
     silent = (said < SILENCE) & (jnp.mean(v) < SILENCE * rho) & (jnp.mean(new_v) > jnp.mean(v))
-    return State(new_a, new_v, out.g), Info(change, sound, known, silent)
+    return State(new_a, new_v, to.g), Info(change, sound, known, silent)
+
+
+def _floor(model: Model, data: Data) -> jax.Array:
+    return model.prior.second_moment * (FLOOR if data.X.dtype == jnp.float64 else FLOOR32)
 
 
 def advance(model: Model, data: Data, run: Iterated, damping: jax.Array | float) -> Iterated:
     """One iteration of a run, unless it has ended: nothing moves after perfect recovery or divergence."""
-    new, info = step(model, data, run.state, damping)
+    return _taken(run, *step(model, data, run.state, damping))
+
+
+def _taken(run: Iterated, new: State, info: Info) -> Iterated:
     moving = ~(run.diverged | run.perfect)
     silent = info.silent & (run.steps > 0)  # at the start V is a belief, not yet what the labels have left
     moved = moving & info.sound & ~silent
@@ -151,14 +203,49 @@ def iterate(model: Model, data: Data, run: Iterated, damping, iterations: int, l
     return end, jnp.concatenate([look(run.state)[None], path])
 
 
+class Settling(NamedTuple):
+    """A run on its way to a fixed point: its step 1 - damping, the last proposed move, the calmest state so far."""
+
+    run: Iterated
+    step: jax.Array
+    move: jax.Array
+    calm: State
+    least: jax.Array
+
+
 @eqx.filter_jit
 def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterations) -> Iterated:
-    """Iterate until a fixed point is reached to ``tolerance``, the run diverges, or ``iterations`` are made."""
+    """Iterate until a fixed point is reached to ``tolerance``, the run diverges, or ``iterations`` are made.
 
-    def going(run):
-        return ~(run.converged(tolerance) | run.diverged) & (run.steps < iterations)
+    Without a ``damping`` (None) it is found on the way. A run that does not converge ends in the state that an
+    iteration changed least; in its start, if each changed all of it.
+    """
+    floor = _floor(model, data)
 
-    return jax.lax.while_loop(going, lambda run: advance(model, data, run, damping), run)
+    def onward(s: Settling) -> Settling:
+        state, to = s.run.state, _proposed(model, data, s.run.state)
+        move, step = to.mean - state.a, s.step
+        if damping is None:
+            weight = 1 / jnp.maximum(to.variance, floor)
+            turned = jnp.sum(weight * move * s.move) < -TURN * jnp.sum(weight * jnp.square(s.move))
+            step = jnp.where(turned, jnp.maximum(step / 2, SHORTEST), jnp.minimum(step * GROWTH, 1.0))
+        new, info = _mixed(model, data, state, to, 1 - step if damping is None else damping)
+        run = _taken(s.run, new, info)
+        if damping is None:  # too long a step is tried again at half its length
+            again = ~info.sound & (step > SHORTEST)
+            run = run._replace(diverged=run.diverged & ~again, steps=run.steps + again)
+            step = jnp.where(again, step / 2, step)
+        calmer = info.sound & (info.change < s.least)
+        calm = jax.tree.map(lambda x, old: jnp.where(calmer, x, old), run.state, s.calm)
+        return Settling(run, step, jnp.where(info.sound, move, s.move), calm, jnp.where(calmer, info.change, s.least))
+
+    def going(s: Settling) -> jax.Array:
+        return ~(s.run.converged(tolerance) | s.run.diverged) & (s.run.steps < iterations)
+
+    one = jnp.asarray(1.0)
+    end = jax.lax.while_loop(going, onward, Settling(run, one, jnp.zeros_like(run.state.a), run.state, one))
+    there = end.run.converged(tolerance)
+    return end.run._replace(state=jax.tree.map(lambda x, calm: jnp.where(there, x, calm), end.run.state, end.calm))
 
 
 def _times(left: jax.Array, right: jax.Array) -> jax.Array:
