@@ -2,15 +2,13 @@
 
 import dataclasses
 import hashlib
-import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+import secrets
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import tomli_w
 
@@ -18,27 +16,40 @@ from limitlab.errors import InputError, SpecError
 from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_TEXT
-from limitlab.spec.kinds import fields_of, kind_of
+from limitlab.spec.describe import Describer, hash_of
+from limitlab.spec.kinds import fields_of, kind_of, ours
 from limitlab.spec.read import from_dict
 from limitlab.text import join
 
-__all__ = ["dumps", "save_spec", "spec_hash", "table_hash", "to_dict", "to_json"]
-
-MAX_ENTRIES = 1000  # numbers of an array in a user's part that are written out; longer ones are known by their bytes
+__all__ = ["dumps", "save_spec", "spec_hash", "table_hash", "table_of", "to_dict", "to_json"]
 
 
 def to_dict(problem: Problem) -> dict[str, Any]:
     """A problem as nested dicts of plain values; fields that are None are left out, defaults are written.
 
-    A Python function becomes a table with the hash of its jaxpr, and a part of a user's own class one with the class's
-    module and name: enough to tell two problems apart, not to rebuild one. Fields that a class lists in ``ADDED`` came
-    after results were stored: they are left out while they have their default, so that hashes stay what they were.
+    A Python function becomes a table with the hash of its code, and a part of a user's own class one with the class's
+    module, name and code: enough to tell two problems apart, not to rebuild one (see `limitlab.spec.describe`). Fields
+    that a class lists in ``ADDED`` came after results were stored: they are left out while they have their default, so
+    that hashes stay what they were.
     """
+    return table_of(problem, Describer(_this_one))
+
+
+def table_of(problem: Problem, describe: Describer) -> dict[str, Any]:
+    """`to_dict`, with what is not ours described in this way."""
     if not isinstance(problem, Problem):
         raise InputError(
             f"to_dict needs a Problem; got {type(problem).__name__}. Build one with limitlab.Problem(...)."
         )
-    return _fields(problem, "")
+    return _fields(problem, "", describe)
+
+
+_TOKENS: dict[int, tuple[Any, str]] = {}
+
+
+def _this_one(thing: Any, words: str) -> dict[str, str]:
+    """What cannot be known for certain is this very object, and equals nothing else: not even itself in another run."""
+    return {"unknown": _TOKENS.setdefault(id(thing), (thing, secrets.token_hex(8)))[1]}
 
 
 def to_json(problem: Problem, indent: int | None = None) -> str:
@@ -75,71 +86,55 @@ def save_spec(problem: Problem, path: str | os.PathLike) -> Path:
     return path
 
 
-def _fields(part: Any, path: str) -> dict[str, Any]:
-    table, added, ours = {}, getattr(type(part), "ADDED", ()), ":" not in kind_of(part)
+def _fields(part: Any, path: str, describe: Describer) -> dict[str, Any]:
+    table, added, mine = {}, getattr(type(part), "ADDED", ()), ours(part)
     for field, (hint, _) in fields_of(type(part)).items():
         value, place = getattr(part, field), join(path, field)
         if value is None:
             continue
-        table[field] = _value(value, hint, place, ours)
-        if field in added and table[field] == _default(part, field, hint, place, ours):
-            del table[field]
+        written = _value(value, hint, place, describe) if mine else describe(value)
+        default = _default(part, field) if field in added else None
+        if default is None or written != (_value(default, hint, place, describe) if mine else describe(default)):
+            table[field if field != "kind" else "field:kind"] = written
     return table
 
 
-def _default(part: Any, name: str, hint: Any, path: str, ours: bool) -> Any:
-    """What the default of a field is written as."""
+def _default(part: Any, name: str) -> Any:
     (field,) = (field for field in dataclasses.fields(part) if field.name == name)
     factory = field.default_factory
     default = field.default if factory is dataclasses.MISSING else factory()
-    return None if default is None or default is dataclasses.MISSING else _value(default, hint, path, ours)
+    return None if default is dataclasses.MISSING else default
 
 
-def _value(value: Any, hint: Any, path: str, ours: bool) -> Any:
-    """A field's value as plain values; of a class that is not ours also what no file could bring back."""
-    if isinstance(value, AbstractActivation) and ":" not in kind_of(value):
-        return value.name if value.named else _fingerprint(value.function, value.name)
+def _value(value: Any, hint: Any, path: str, describe: Describer) -> Any:
+    """The value of a field of ours as plain values."""
+    if isinstance(value, AbstractActivation) and ours(value):
+        return value.name if _worded(value) else _custom(value, value.name, describe)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"kind": kind_of(value), **_fields(value, path)}
+        code = "" if ours(value) else describe.class_code(type(value))
+        return {"kind": kind_of(value) + code, **_fields(value, path, describe)}
     if callable(value):
-        return _fingerprint(value, getattr(value, "__name__", "function"))
+        return _custom(value, getattr(value, "__name__", "function"), describe)
     if isinstance(value, (str, bool, np.bool_)):
         return bool(value) if isinstance(value, np.bool_) else value
-    if isinstance(value, Mapping) and not ours:
-        return {str(key): _value(inner, Any, join(path, str(key)), ours) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)) and not ours and not _numeric(value):
-        return [_value(inner, Any, f"{path}[{number}]", ours) for number, inner in enumerate(value)]
-    if value is None:
-        return "none"  # in a list or table
     try:
         array = np.asarray(value, dtype=None if hint is int else float)
     except (TypeError, ValueError) as error:  # a traced number, or an object that is no number
         raise SpecError(f"{path} must be a plain number or array to be written; got {value!r}.") from error
-    finite = bool(np.all(np.isfinite(array)))
-    if not ours and (array.size > MAX_ENTRIES or not finite):
-        return {"array": hashlib.sha256(array.tobytes()).hexdigest(), "shape": list(array.shape)}
-    if not finite:
+    if not np.all(np.isfinite(array)):
         raise SpecError(f"{path} must be finite to be written; got {array.tolist()!r}.")
     return (array if hint is int else array + 0.0).tolist()  # + 0.0: minus zero is zero
 
 
-def _numeric(values: Any) -> bool:
-    """Whether a list, and every list in it, has nothing but numbers."""
-    plain = (int, float, np.number, np.ndarray, jax.Array)
-    return all(_numeric(v) if isinstance(v, (list, tuple)) else isinstance(v, plain) for v in values)
+def _worded(value: AbstractActivation) -> bool:
+    """Whether the name of an activation says all: it and those that it is made of are ours."""
+    made_of = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    return ours(value) and value.named and all(_worded(v) for v in made_of if isinstance(v, AbstractActivation))
 
 
-def _fingerprint(function: Any, name: str) -> dict[str, str]:
-    """A Python function by what it computes: its jaxpr and the constants it closes over."""
-    try:
-        count = sum(p.default is p.empty for p in inspect.signature(function).parameters.values())
-        jaxpr = jax.make_jaxpr(function)(*[0.0] * count)
-    except Exception:  # not a function of numbers (it draws from a key, say): known by its name
-        return {"kind": "custom", "name": name}
-    digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)).encode())  # addresses differ between runs
-    for constant in map(np.asarray, jaxpr.consts):
-        digest.update(f"{constant.dtype}{constant.shape}".encode() + constant.tobytes())
-    return {"kind": "custom", "name": name, "jaxpr": digest.hexdigest()}
+def _custom(function: Any, name: str, describe: Describer) -> dict[str, str]:
+    """A Python function by its name and what is known of it."""
+    return {"kind": "custom", "name": name, "code": hash_of(describe(function))}
 
 
 def _toml(table: dict[str, Any]) -> str:
