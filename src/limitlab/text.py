@@ -5,7 +5,7 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["did_you_mean", "join", "nearest", "printable", "show"]
+__all__ = ["did_you_mean", "join", "nearest", "printable", "show", "writable"]
 
 MAX_MESSAGE = 1500  # characters of a message
 MAX_VALUE = 120  # characters of a value in it
@@ -16,6 +16,11 @@ def printable(text: str, most: int = MAX_MESSAGE) -> str:
     """The text with control characters, marks of direction and lone surrogates escaped, cut if it is long."""
     cut = text if len(text) <= most else text[: most - 3] + "..."
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in cut)
+
+
+def writable(text: str) -> str:
+    """The text with lone surrogates and zeros escaped, which not every file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def show(value: Any) -> str:

@@ -264,7 +264,7 @@ def test_python_functions_are_told_apart_by_what_they_compute():
 def test_python_functions_are_refused_by_files(tmp_path):
     problem = with_function(jnp.sin)
     table = to_dict(problem)
-    assert table["teacher"]["activation"].keys() == {"kind", "name", "code"}
+    assert table["teacher"]["activation"].keys() == {"kind", "name", "jaxpr"}
     for action in (dumps, lambda p: save_spec(p, tmp_path / "p.json"), lambda p: from_json(to_json(p))):
         with pytest.raises(SpecError, match=r"teacher\.activation is the Python function .*cannot be put in a file"):
             action(problem)

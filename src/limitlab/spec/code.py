@@ -11,6 +11,8 @@ __all__ = ["Import", "code_table", "diaries", "imports", "names_in", "read_names
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"  # bytecode is that of one version of Python
 LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "LOAD_FAST", "STORE_FAST_LOAD")
+KINDS = ("VARARGS", "VARKEYWORDS", "GENERATOR", "COROUTINE", "ITERABLE_COROUTINE", "ASYNC_GENERATOR")
+MEANT = sum(flag for flag, name in dis.COMPILER_FLAG_NAMES.items() if name in KINDS)  # not where it was defined
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 
 
@@ -24,7 +26,7 @@ def tree(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def code_table(code: types.CodeType) -> list[Any]:
     """All that a code does, and nothing of what it is called and where it is written: no lines, no names of files."""
-    counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
+    counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & MEANT]
     names = [code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars]
     caught = getattr(code, "co_exceptiontable", b"").hex()
     return [PYTHON, code.co_code.hex(), caught, counts, names, [_constant(constant) for constant in code.co_consts]]
@@ -46,9 +48,10 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def read_names(code: types.CodeType) -> list[str]:
-    """The globals that the code reads, in order."""
+    """The globals that the code reads, in order. Every class reads the name of its module, and only notes it."""
     kinds = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-    return sorted({step.argval for each in tree(code) for step in _steps(each) if step.opname in kinds})
+    steps = [step for each in tree(code) for step in _steps(each) if step.opname in kinds]
+    return sorted({step.argval for step in steps if (step.opname, step.argval) != ("LOAD_NAME", "__name__")})
 
 
 def read_whole(code: types.CodeType) -> set[str]:

@@ -37,7 +37,8 @@ MADE = set(  # what Python puts into a class by itself
     "__module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ __annotate__ __annotate_func__ "
     "__annotations_cache__ __dataclass_params__ __dataclass_fields__ __match_args__ __abstractmethods__ "
     "__abstractvars__ __abstractclassvars__ _abc_impl __parameters__ __orig_bases__ __firstlineno__ "
-    "__static_attributes__ __classcell__ __non_callable_proto_members__ __protocol_attrs__".split()
+    "__static_attributes__ __slotnames__ __type_params__ __classcell__ __non_callable_proto_members__ "
+    "__protocol_attrs__".split()
 )
 Jitted = type(jax.jit(lambda: 0))
 
@@ -86,11 +87,6 @@ class Describer:
             self._met.clear()
             self._open.clear()
             self._trail.clear()
-
-    def class_code(self, cls: type) -> str:
-        """What is put behind the name of a class that is not ours: 16 digits of its code; nothing if it stands."""
-        about = self(cls)
-        return "" if "code" not in about else f"@{about['code'][:16]}"
 
     # --- values ------------------------------------------------------------------------------------------
 
@@ -226,9 +222,8 @@ class Describer:
         if alone and id(thing) in self._memo:
             return self._memo[id(thing)][1]
         self._met[id(thing)] = (len(self._met), thing)  # kept, so that no other gets its id
-        self._trail.append(thing.__qualname__)
-        about = detail(thing)
-        self._trail.pop()
+        with self._named(thing.__qualname__):
+            about = detail(thing)
         if outermost:
             self._met.clear()
             about = {what: thing.__name__, "code": hash_of(about)}
@@ -240,10 +235,17 @@ class Describer:
     def _inside(self, thing: Any) -> Iterator[None]:
         """While the state of an object is described, in which it may be itself."""
         self._open.append(thing)
-        self._trail.append(type(thing).__qualname__)
-        yield
-        self._trail.pop()
+        with self._named(type(thing).__qualname__):
+            yield
         self._open.pop()
+
+    @contextlib.contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """The trail begins with the name of the outermost thing; what is in it is called what it is read as."""
+        began = not self._trail
+        self._trail += [name] if began else []
+        yield
+        del self._trail[len(self._trail) - began :]
 
     def _around(self, thing: Any) -> Any:
         return next(({"inside of": depth} for depth, one in enumerate(self._open) if one is thing), None)
@@ -348,7 +350,7 @@ class Describer:
             return self._unknown(thing, self._told(f"{kind.__name__} objects apart"))
         with self._inside(thing):
             state = self._table(_state(thing)) if copy is None else [self._value(part) for part in copy]
-        return {"object": self._kind(kind) if not stands(kind) else place_of(kind), "state": state}
+        return {"object": self._value(kind), "state": state}
 
     def _jitted(self, jitted: Any) -> Any:
         """A compiled function by what it wraps and how."""

@@ -21,6 +21,7 @@ from limitlab.sweep.engine.families import Family, family_key, smallest
 from limitlab.sweep.grid import fields_of, keywords_of
 from limitlab.sweep.identity import NUMERICS_VERSION, Identity, describe, hash_of, point_seed, verb_name
 from limitlab.sweep.table import table_of
+from limitlab.text import writable
 
 __all__ = ["Job", "Task", "stamped", "versions", "visit"]
 
@@ -148,7 +149,7 @@ class Job:
         try:
             problem, keywords = self.ask(here)
         except LimitlabError as error:
-            return Task(index, here, "", refused=f"{type(error).__name__}: {error}")
+            return Task(index, here, "", refused=_words(error))
         family = self._family(problem, keywords)
         return Task(index, here, "", family=family, asked=None if family is None else (problem, keywords))
 
@@ -158,7 +159,7 @@ class Job:
             problem, keywords = self.ask(here)
         except LimitlabError as error:
             name = hash_of("refused", describe.table(self.problem), verb, describe(here), NUMERICS_VERSION)
-            return Task(index, here, name, refused=f"{type(error).__name__}: {error}")
+            return Task(index, here, name, refused=_words(error))
         about = describe(problem)
         seed = None
         if self.seeded:
@@ -215,20 +216,30 @@ def visit(job: Job, task: Task, problem: Problem, keywords: dict[str, Any]) -> P
     try:
         result = job.verb(problem, **job.seed_into(keywords, task.seed))
     except LimitlabError as error:
-        return Point(reason=f"{type(error).__name__}: {error}")
+        return Point(reason=_words(error))
     except MemoryError as error:
-        return Point(reason=f"MemoryError: {error}", failure="out_of_memory")
+        return Point(reason=_words(error), failure="out_of_memory")
     except (Exception, SystemExit) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} (in {place.name}, line {place.lineno})"
+        reason = f"{_words(error)} (in {place.name}, line {place.lineno})"
         warnings.warn(f"{job.name} at {task.here} raised {reason}; the sweep goes on.", RuntimeWarning, stacklevel=2)
         return Point(reason=reason)
     return table_of(result, job.name)
 
 
+def _words(error: BaseException) -> str:
+    """What an error says, as any file can hold it."""
+    try:
+        said = str(error)
+    except Exception:  # whoever wrote it made a mistake there too
+        said = "(it cannot say what)"
+    return writable(f"{type(error).__name__}: {said}")
+
+
 def stamped(job: Job, task: Task, problem: Problem, point: Point, seconds: float) -> Point:
     """The point with everything that is needed to know where it comes from, for its file."""
-    stamp = {} if "schema_version" in point.attrs else schema_stamp(problem, job.name)  # of a Dataset, of anything else
+    foreign = "schema_version" not in point.attrs
+    stamp = schema_stamp(problem, f"sweep of {job.name}") if foreign else {}
     provenance = {
         "key": task.key,
         "verb": job.described["verb"],
