@@ -24,6 +24,7 @@ __all__ = [
     "printable",
     "show",
     "text_table",
+    "writable",
 ]
 
 LINE = 88  # characters of code before it is broken, one argument to a line
@@ -38,6 +39,11 @@ def printable(text: str, most: int = MAX_MESSAGE) -> str:
     """The text with control characters, marks of direction and lone surrogates escaped, cut if it is long."""
     cut = text if len(text) <= most else text[: most - 3] + "..."
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in cut)
+
+
+def writable(text: str) -> str:
+    """The text with lone surrogates and zeros escaped, which not every file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def show(value: Any) -> str:

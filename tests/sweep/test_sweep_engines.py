@@ -14,11 +14,12 @@ import pytest
 import limitlab as ll
 from cases import committee
 from limitlab.errors import EngineError
+from limitlab.sweep import identity
 from limitlab.sweep.engine.chunks import chunks_of, widths_of
 from limitlab.sweep.engine.cost import cost
 from limitlab.sweep.engine.engines import _finished
 from limitlab.sweep.engine.families import Family
-from limitlab.sweep.engine.work import Budget, Chunk, packed, perform, perform_all
+from limitlab.sweep.engine.work import Budget, Chunk, makers, packed, perform, perform_all
 from limitlab.sweep.job import Job, Task
 from limitlab.sweep.storage.store import Store
 
@@ -306,3 +307,45 @@ def test_a_result_that_died_with_its_worker_is_waited_for():
         future.cancel()
         with pytest.raises(EngineError, match="is gone"):
             _finished(client, [future])
+
+
+# --- workers of another limitlab ----------------------------------------------------------------------------
+
+
+def test_a_worker_with_other_numerics_computes_nothing(tmp_path, monkeypatch):
+    store = Store(tmp_path / "s")
+    job = Job(moody, problem(), {})
+    words = (packed(job), Chunk((job.task(0, {RATE: 0.5}),)), (str(store.path), store.id), Budget())
+    asking = makers()
+    monkeypatch.setattr(identity, "NUMERICS_VERSION", asking["numerics"] + 1)
+    here, there = asking["numerics"] + 1, asking["numerics"]
+    with pytest.raises(EngineError, match=rf"numerics version {here} .* this sweep {there} .*Nothing of that worker"):
+        perform_all(*words, asking)
+    assert list(store.keys()) == []
+    monkeypatch.undo()
+    (outcome,) = perform_all(*words, {**asking, "jax": "0.0.1"})
+    assert [text for _, text in outcome.warned if "instead of 0.0.1: last digits may differ" in text]
+    assert len(list(store.keys())) == 1
+
+
+OLD = """
+import limitlab.sweep.engine.work as work
+def perform_all(data, chunk, place, budget):
+    raise AssertionError("it must not come so far")
+work.perform_all = perform_all
+"""
+
+
+def test_workers_of_another_limitlab_are_refused_in_words(tmp_path):
+    import distributed
+
+    with distributed.Client(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as client:
+        client.run(exec, "import limitlab.sweep.identity as i; i.NUMERICS_VERSION += 1")
+        with pytest.raises(EngineError, match="has numerics version"):
+            ll.sweep(moody, problem(), {RATE: [0.5, 0.6]}, store=tmp_path / "s", scheduler=client)
+        client.run(exec, OLD)
+        with pytest.raises(EngineError, match="A worker has another limitlab than this program"):
+            ll.sweep(moody, problem(), {RATE: [0.5, 0.6]}, store=tmp_path / "s", scheduler=client)
+    store = Store(tmp_path / "s")
+    assert list(store.keys()) == []
+    assert {record["state"] for record in store.runs().values()} == {"stopped"}

@@ -11,7 +11,7 @@ from limitlab.errors import InputError, ResultFileError
 from limitlab.files import open_plain, unwritable, whole
 from limitlab.results.scan import JSON_MARK, available_memory, check_file
 from limitlab.results.schema import SCHEMA_VERSION, validate
-from limitlab.text import printable, show
+from limitlab.text import printable, show, writable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,6 +21,8 @@ __all__ = ["load", "save"]
 # netCDF attributes are texts and numbers. Others (booleans, lists, tables, None) are kept as JSON after JSON_MARK.
 MAX_JSON = 5_000_000  # characters of such an attribute
 MAX_DEPTH = 32  # of lists and tables in it
+# netCDF has no dates: they are kept as whole numbers with an attribute that says what they count.
+DATE_KIND, DATES = "limitlab_dtype", ("datetime64", "timedelta64")
 
 
 def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
@@ -46,6 +48,10 @@ def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
             check_file(part)  # whatever could not be read back never takes its place
         except ResultFileError as error:
             raise InputError(f"The Dataset cannot be saved to {path}: {error}. Leave this out.") from error
+        except (TypeError, ValueError) as error:  # names and texts that netCDF cannot hold
+            raise InputError(
+                f"The Dataset cannot be saved to {path}: {error}. Rename this, or leave it out."
+            ) from error
         except RuntimeError as error:  # HDF5 reports a full disk as this or as OSError
             raise unwritable(path, error) from error
     return path
@@ -125,8 +131,11 @@ def _read(path: Path) -> "xr.Dataset":
 def _encode(ds: "xr.Dataset") -> "xr.Dataset":
     out = ds.copy().drop_encoding()
     out.attrs = {name: _encode_attribute(value) for name, value in ds.attrs.items()}
+    for name in [name for name, variable in ds.variables.items() if variable.dtype.kind in "mM"]:
+        about = {**ds[name].attrs, DATE_KIND: str(ds[name].dtype)}
+        out[name] = (ds[name].dims, ds[name].values.astype("int64"), about)
     for name in out.variables:
-        out[name].attrs = {key: _encode_attribute(value) for key, value in ds[name].attrs.items()}
+        out[name].attrs = {key: _encode_attribute(value) for key, value in out[name].attrs.items()}
     return out
 
 
@@ -135,6 +144,10 @@ def _decode(ds: "xr.Dataset") -> "xr.Dataset":
     for name in list(ds.variables):
         if ds[name].dtype.kind in "OT":  # texts come back as objects
             ds[name] = (ds[name].dims, ds[name].values.astype(str), ds[name].attrs)
+        kind = ds[name].attrs.get(DATE_KIND)
+        if isinstance(kind, str) and kind.startswith(DATES) and ds[name].dtype == np.int64:
+            others = {key: value for key, value in ds[name].attrs.items() if key != DATE_KIND}
+            ds[name] = (ds[name].dims, ds[name].values.astype(kind), others)
     for name in ds.variables:
         ds[name].attrs = {key: _decode_attribute(value) for key, value in ds[name].attrs.items()}
     ds.attrs = {name: _decode_attribute(value) for name, value in ds.attrs.items()}
@@ -142,7 +155,7 @@ def _decode(ds: "xr.Dataset") -> "xr.Dataset":
 
 
 def _encode_attribute(value: Any) -> Any:
-    if isinstance(value, str) and value and not value.startswith(JSON_MARK):
+    if isinstance(value, str) and value and not value.startswith(JSON_MARK) and writable(value) == value:
         return value
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and abs(value) < 2**63:
         return int(value)

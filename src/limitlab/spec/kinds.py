@@ -15,8 +15,9 @@ import limitlab.algorithms
 import limitlab.problems
 from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
+from limitlab.spec.places import stands
 
-__all__ = ["example", "fields_of", "kind_of", "known_kinds"]
+__all__ = ["example", "fields_of", "kind_of", "known_kinds", "ours"]
 
 
 @functools.cache
@@ -49,8 +50,17 @@ def _fields_are_functions(part: type) -> list[bool]:
 def kind_of(part: Any) -> str:
     """What a part is called: a class of limitlab by its name, any other by its module and name."""
     cls = type(part)
-    ours = cls.__module__.split(".")[0] == "limitlab"
-    return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
+    return cls.__name__ if ours(part) else f"{cls.__module__}:{cls.__qualname__}"
+
+
+def ours(part: Any) -> bool:
+    """Whether a part is of a class of limitlab, rather than of one that calls itself so."""
+    return _standing(type(part))
+
+
+@functools.lru_cache(maxsize=1024)
+def _standing(cls: type) -> bool:
+    return cls.__module__.split(".")[0] == "limitlab" and stands(cls)
 
 
 @functools.cache

@@ -6,7 +6,8 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from limitlab.errors import InputError, SpecError
 from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_TEXT
-from limitlab.spec.kinds import fields_of, kind_of
+from limitlab.spec.describe import Describer, hash_of
+from limitlab.spec.kinds import fields_of, kind_of, ours
 from limitlab.spec.read import from_dict
 from limitlab.text import join
 
-__all__ = ["dumps", "save_spec", "spec_hash", "table_hash", "to_dict", "to_json"]
+__all__ = ["dumps", "save_spec", "spec_hash", "table_hash", "table_of", "to_dict", "to_json"]
 
 MAX_ENTRIES = 1000  # numbers of an array in a user's part that are written out; longer ones are known by their bytes
 
@@ -31,14 +33,50 @@ def to_dict(problem: Problem) -> dict[str, Any]:
     """A problem as nested dicts of plain values; fields that are None are left out, defaults are written.
 
     A Python function becomes a table with the hash of its jaxpr, and a part of a user's own class one with the class's
-    module and name: enough to tell two problems apart, not to rebuild one. Fields that a class lists in ``ADDED`` came
-    after results were stored: they are left out while they have their default, so that hashes stay what they were.
+    module and name. Neither says all: what is not ours is listed again under ``own``, by its place in the problem, with
+    the hash of its code and of all that it reads (see `limitlab.spec.describe`). That is enough to tell two problems
+    apart, not to rebuild one. Fields that a class lists in ``ADDED`` came after results were stored: they are left out
+    while they have their default, so that hashes stay what they were.
     """
+    return table_of(problem, Describer(_this_one))
+
+
+def table_of(problem: Problem, describe: Describer) -> dict[str, Any]:
+    """`to_dict`, with what is not ours described in this way."""
     if not isinstance(problem, Problem):
         raise InputError(
             f"to_dict needs a Problem; got {type(problem).__name__}. Build one with limitlab.Problem(...)."
         )
-    return _fields(problem, "")
+    own = dict(_own(problem, "", describe))
+    return {**_fields(problem, ""), **({"own": own} if own else {})}
+
+
+def _own(value: Any, path: str, describe: Describer) -> Iterator[tuple[str, str]]:
+    """What is not ours in a part, by its place, with the hash of its description."""
+    if isinstance(value, AbstractActivation) and _worded(value):
+        return
+    if dataclasses.is_dataclass(value) and ours(value) and not isinstance(value, AbstractActivation):
+        for field in dataclasses.fields(value):
+            yield from _own(getattr(value, field.name), join(path, field.name), describe)
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield from _own(inner, f"{path}[{number}]", describe)
+    elif dataclasses.is_dataclass(value) or callable(value):
+        yield path, hash_of(describe(value))
+
+
+def _worded(value: AbstractActivation) -> bool:
+    """Whether the name of an activation says all: it and those that it is made of are ours."""
+    made_of = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    return ours(value) and value.named and all(_worded(v) for v in made_of if isinstance(v, AbstractActivation))
+
+
+_TOKENS: dict[int, tuple[Any, str]] = {}
+
+
+def _this_one(thing: Any, words: str) -> dict[str, str]:
+    """What cannot be known for certain is this very object, and equals nothing else: not even itself in another run."""
+    return {"unknown": _TOKENS.setdefault(id(thing), (thing, secrets.token_hex(8)))[1]}
 
 
 def to_json(problem: Problem, indent: int | None = None) -> str:
@@ -76,28 +114,28 @@ def save_spec(problem: Problem, path: str | os.PathLike) -> Path:
 
 
 def _fields(part: Any, path: str) -> dict[str, Any]:
-    table, added, ours = {}, getattr(type(part), "ADDED", ()), ":" not in kind_of(part)
+    table, added, mine = {}, getattr(type(part), "ADDED", ()), ours(part)
     for field, (hint, _) in fields_of(type(part)).items():
         value, place = getattr(part, field), join(path, field)
         if value is None:
             continue
-        table[field] = _value(value, hint, place, ours)
-        if field in added and table[field] == _default(part, field, hint, place, ours):
+        table[field] = _value(value, hint, place, mine)
+        if field in added and table[field] == _default(part, field, hint, place, mine):
             del table[field]
     return table
 
 
-def _default(part: Any, name: str, hint: Any, path: str, ours: bool) -> Any:
+def _default(part: Any, name: str, hint: Any, path: str, mine: bool) -> Any:
     """What the default of a field is written as."""
     (field,) = (field for field in dataclasses.fields(part) if field.name == name)
     factory = field.default_factory
     default = field.default if factory is dataclasses.MISSING else factory()
-    return None if default is None or default is dataclasses.MISSING else _value(default, hint, path, ours)
+    return None if default is None or default is dataclasses.MISSING else _value(default, hint, path, mine)
 
 
-def _value(value: Any, hint: Any, path: str, ours: bool) -> Any:
-    """A field's value as plain values; of a class that is not ours also what no file could bring back."""
-    if isinstance(value, AbstractActivation) and ":" not in kind_of(value):
+def _value(value: Any, hint: Any, path: str, mine: bool) -> Any:
+    """A field's value as plain values; of a class that is not mine also what no file could bring back."""
+    if isinstance(value, AbstractActivation) and ours(value):
         return value.name if value.named else _fingerprint(value.function, value.name)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"kind": kind_of(value), **_fields(value, path)}
@@ -105,10 +143,10 @@ def _value(value: Any, hint: Any, path: str, ours: bool) -> Any:
         return _fingerprint(value, getattr(value, "__name__", "function"))
     if isinstance(value, (str, bool, np.bool_)):
         return bool(value) if isinstance(value, np.bool_) else value
-    if isinstance(value, Mapping) and not ours:
-        return {str(key): _value(inner, Any, join(path, str(key)), ours) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)) and not ours and not _numeric(value):
-        return [_value(inner, Any, f"{path}[{number}]", ours) for number, inner in enumerate(value)]
+    if isinstance(value, Mapping) and not mine:
+        return {str(key): _value(inner, Any, join(path, str(key)), mine) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)) and not mine and not _numeric(value):
+        return [_value(inner, Any, f"{path}[{number}]", mine) for number, inner in enumerate(value)]
     if value is None:
         return "none"  # in a list or table
     try:
@@ -116,7 +154,7 @@ def _value(value: Any, hint: Any, path: str, ours: bool) -> Any:
     except (TypeError, ValueError) as error:  # a traced number, or an object that is no number
         raise SpecError(f"{path} must be a plain number or array to be written; got {value!r}.") from error
     finite = bool(np.all(np.isfinite(array)))
-    if not ours and (array.size > MAX_ENTRIES or not finite):
+    if not mine and (array.size > MAX_ENTRIES or not finite):
         return {"array": hashlib.sha256(array.tobytes()).hexdigest(), "shape": list(array.shape)}
     if not finite:
         raise SpecError(f"{path} must be finite to be written; got {array.tolist()!r}.")

@@ -35,7 +35,9 @@ def axes_of(grid: Any) -> dict[str, list]:
 
 def _plain(value: Any) -> Any:
     """A numpy or JAX number as a Python number: parts of a problem compare and print it as such."""
-    return value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
+    if not hasattr(value, "item") or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "biufcU":
+        return value  # a date would become a whole number
+    return value.item()
 
 
 def fields_of(part: Any) -> list[str]:

@@ -16,12 +16,12 @@ from limitlab.numerics.trees import changed_fields
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.results.schema import schema_stamp
-from limitlab.spec import to_dict
 from limitlab.sweep.engine.cost import cost
 from limitlab.sweep.engine.families import family_of
 from limitlab.sweep.grid import fields_of, keywords_of
-from limitlab.sweep.identity import NUMERICS_VERSION, describe, hash_of, point_seed, verb_name
+from limitlab.sweep.identity import NUMERICS_VERSION, Identity, describe, hash_of, point_seed, verb_name
 from limitlab.sweep.table import table_of
+from limitlab.text import writable
 
 __all__ = ["Job", "Task", "stamped", "versions", "visit"]
 
@@ -35,7 +35,8 @@ class Job:
 
     ``seeded`` says where a point's own seed goes: "argument" of the verb, field of its "limit", or "" (nowhere);
     ``strict`` that arguments must be told apart by their descriptions, as a store needs; ``named`` that points need
-    names at all, which a sweep in memory without random numbers does not.
+    names at all, which a sweep in memory without random numbers does not; ``version`` what a user calls the code that
+    is not limitlab's, which is then not looked into.
     """
 
     verb: Callable
@@ -45,6 +46,7 @@ class Job:
     seeded: str = ""
     strict: bool = True
     named: bool = True
+    version: str | None = None
 
     @property
     def name(self) -> str:
@@ -54,12 +56,30 @@ class Job:
     def described(self) -> dict[str, Any]:
         """All of it, described."""
         return {
-            "problem": describe(self.problem, self.strict),
-            "verb": describe(self.verb, self.strict),
-            "arguments": describe(self.arguments, self.strict),
+            "problem": self.identity(self.problem),
+            "verb": self._verb(self.strict),
+            "arguments": self.identity(self.arguments),
             "seed": self.seed if self.seeded else None,
             "numerics_version": NUMERICS_VERSION,
         }
+
+    @property
+    def identity(self) -> Identity:
+        """What tells values of this sweep apart."""
+        return self._describe(self.strict)
+
+    def _describe(self, strict: bool) -> Identity:
+        if strict not in self._identities:
+            self._identities[strict] = Identity(strict, self.version)
+        return self._identities[strict]
+
+    def _verb(self, strict: bool) -> Any:
+        about = self._describe(strict)(self.verb)
+        return about if self.version is None else {"named": self.version, "verb": about}
+
+    @functools.cached_property
+    def _identities(self) -> dict[bool, Identity]:
+        return {}
 
     def ask(self, here: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
         """The problem and the keywords of the verb at one point; a refusal of the problem is raised."""
@@ -111,7 +131,7 @@ class Job:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_made", "_frame")}
+        return {name: value for name, value in vars(self).items() if name not in ("_made", "_frame", "_identities")}
 
     def task(self, index: int, here: dict[str, Any]) -> "Task":
         """The point at one place of the grid, named."""
@@ -129,27 +149,27 @@ class Job:
         try:
             problem, keywords = self.ask(here)
         except LimitlabError as error:
-            return Task(index, here, "", refused=f"{type(error).__name__}: {error}")
+            return Task(index, here, "", refused=_words(error))
         family = self._family(problem, keywords)
         return Task(index, here, "", family=family, asked=None if family is None else (problem, keywords))
 
     def _named(self, index: int, here: dict[str, Any], strict: bool) -> "Task":
-        verb = self.described["verb"] if self.strict == strict else describe(self.verb, strict)
+        verb, describe = self.described["verb"] if self.strict == strict else self._verb(strict), self._describe(strict)
         try:
             problem, keywords = self.ask(here)
         except LimitlabError as error:
-            name = hash_of("refused", to_dict(self.problem), verb, describe(here, False), NUMERICS_VERSION)
-            return Task(index, here, name, refused=f"{type(error).__name__}: {error}")
-        about = describe(problem, strict)
+            name = hash_of("refused", describe.table(self.problem), verb, describe(here), NUMERICS_VERSION)
+            return Task(index, here, name, refused=_words(error))
+        about = describe(problem)
         seed = None
         if self.seeded:
             root = keywords.pop("seed", self.seed) if self.seeded == "argument" else self.seed
             # Replicas and times are left out: more of them extend the same runs.
-            fixed = {k: describe(v, strict) for k, v in keywords.items() if k not in ("replicas", "times")}
+            fixed = {k: describe(v) for k, v in keywords.items() if k not in ("replicas", "times")}
             if self.seeded == "limit":
                 fixed["limit"] = {k: v for k, v in fixed["limit"].items() if k not in ("seed", "replicas")}
             seed = point_seed(root, hash_of(about, verb, fixed))
-        key = hash_of(about, verb, describe(keywords, strict), seed, NUMERICS_VERSION)
+        key = hash_of(about, verb, describe(keywords), seed, NUMERICS_VERSION)
         return Task(index, here, key, seed, cost(self.verb, problem, keywords), self._family(problem, keywords))
 
     def seed_into(self, keywords: dict[str, Any], seed: int | None) -> dict[str, Any]:
@@ -167,7 +187,10 @@ class Job:
             same = all(value is self.arguments.get(name) for name, value in keywords.items())
             return None if same else hash_of(describe(keywords))
 
-        return None if self.seeded == "limit" else family_of(self.verb, problem, keywords, described)
+        try:
+            return None if self.seeded == "limit" else family_of(self.verb, problem, keywords, described)
+        except InputError:  # nobody knows whether others have the same keywords
+            return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,20 +217,30 @@ def visit(job: Job, task: Task, problem: Problem, keywords: dict[str, Any]) -> P
     try:
         result = job.verb(problem, **job.seed_into(keywords, task.seed))
     except LimitlabError as error:
-        return Point(reason=f"{type(error).__name__}: {error}")
+        return Point(reason=_words(error))
     except MemoryError as error:
-        return Point(reason=f"MemoryError: {error}", failure="out_of_memory")
+        return Point(reason=_words(error), failure="out_of_memory")
     except (Exception, SystemExit) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} (in {place.name}, line {place.lineno})"
+        reason = f"{_words(error)} (in {place.name}, line {place.lineno})"
         warnings.warn(f"{job.name} at {task.here} raised {reason}; the sweep goes on.", RuntimeWarning, stacklevel=2)
         return Point(reason=reason)
     return table_of(result, job.name)
 
 
+def _words(error: BaseException) -> str:
+    """What an error says, as any file can hold it."""
+    try:
+        said = str(error)
+    except Exception:  # whoever wrote it made a mistake there too
+        said = "(it cannot say what)"
+    return writable(f"{type(error).__name__}: {said}")
+
+
 def stamped(job: Job, task: Task, problem: Problem, point: Point, seconds: float) -> Point:
     """The point with everything that is needed to know where it comes from, for its file."""
-    stamp = {} if "schema_version" in point.attrs else schema_stamp(problem, job.name)  # of a Dataset, of anything else
+    foreign = "schema_version" not in point.attrs
+    stamp = schema_stamp(problem, f"sweep of {job.name}") if foreign else {}
     provenance = {
         "key": task.key,
         "verb": job.described["verb"],

@@ -42,6 +42,7 @@ def sweep(
     replicas: int | None = None,
     seed: int | None = None,
     store: str | os.PathLike | Store | None = None,
+    name: str | None = None,
     workers: int | None = None,
     scheduler: Any = None,
     time_limit: float | None = None,
@@ -70,6 +71,10 @@ def sweep(
         that unless a seed is given here.
     store
         A folder (or `Store`) that keeps every point as soon as it is done; points that it has are not computed again.
+    name
+        What you call the present state of your own functions and classes, such as "v2". A store knows them by their
+        code and all that it reads, and refuses what it cannot know for certain (a lock, a file). With a name they are
+        known by that and their places: give another one whenever they change.
     workers
         Local processes; None computes in this one.
     scheduler
@@ -101,26 +106,33 @@ def sweep(
     """
     axes = axes_of(grid) if isinstance(problem, Problem) else {}
     engine = Engine(workers, scheduler, Budget.of(time_limit, memory_limit))
-    job = job_of(verb, problem, axes, replicas, seed, arguments, strict=store is not None)
+    job = job_of(verb, problem, axes, replicas, seed, arguments, strict=store is not None, version=name)
     if store is None and not engine.processes and not job.seeded:
         job = dataclasses.replace(job, named=False)
-    for name in axes:
-        check_name(name, verb, problem, axes, job.arguments)
-    labels = {name: labels_of(name, values) for name, values in axes.items()}
+    for axis in axes:
+        check_name(axis, verb, problem, axes, job.arguments)
+    labels = {axis: labels_of(axis, values) for axis, values in axes.items()}
     if store is None and not engine.processes and (whole := _whole_curve(job, axes)) is not None:
         return whole
     kept = opened(store)
-    name = "" if kept is None else hash_of(job.described, {axis: describe(x) for axis, x in labels.items()})[:16]
-    tally = Tally(job.name, name, math.prod(map(len, axes.values())), kept, progress)
+    record_name = "" if kept is None else _record_name(job, axes, labels)
+    tally = Tally(job.name, record_name, math.prod(map(len, axes.values())), kept, progress)
     tasks = list(_tasks(job, axes, tally))
     if kept is not None:
-        record(job, name, labels, tasks, kept)
+        record(job, record_name, labels, tasks, kept)
     with engine:
         widths = {} if engine.budget else widths_of(tasks)  # a budget is for one point, so they are done one by one
         points = compute(job, tasks, widths, kept, engine, tally, retry_failed)
     if all(point.failed for point in points):
         warnings.warn(f"All {len(points)} points failed, the first with {points[0].reason}", UserWarning, stacklevel=2)
     return combine(problem, job.name, labels, points, {"seed": job.seed} if job.seeded else {})
+
+
+def _record_name(job: Job, axes: dict[str, list], labels: dict[str, np.ndarray]) -> str:
+    """The name of the list of points in a store; parts, whose labels are only their classes, are described."""
+    parts = {axis: job.identity(values) for axis, values in axes.items() if any(map(fields_of, values))}
+    about = {axis: describe(values) for axis, values in labels.items()}
+    return hash_of(job.described, about, *([parts] if parts else []))[:16]
 
 
 def _tasks(job: Job, axes: dict[str, list], tally: Tally) -> Iterator[Task]:
@@ -140,11 +152,19 @@ def job_of(
     seed: int | None,
     arguments: dict[str, Any],
     strict: bool,
+    version: str | None = None,
 ) -> Job:
     """What all points share, with replicas and seeds where the verb or its limit takes them."""
     if not isinstance(problem, Problem):
         raise InputError(f"sweep needs a Problem; got {problem!r}. Call sweep(verb, problem, grid, ...).")
     known, free = keywords_of(verb)
+    if version is not None and (not isinstance(version, str) or not version):
+        raise InputError(f'sweep.name must be a text such as "v2", which names your own code; got {version!r}.')
+    if version is not None and "name" in known:
+        raise InputError(
+            f"sweep.name names your own code in a store, and {verb_name(verb)} has an argument of that name; got "
+            f"{version!r}. Sweep a function that calls it under another name."
+        )
     arguments = dict(arguments)
     limit: Any = arguments.get("limit")
     inside = fields_of(limit) if isinstance(limit, AbstractLimit) else []
@@ -167,7 +187,7 @@ def job_of(
     for value in axes.get("seed", ()) if seeded == "argument" else ():
         check_integer("sweep", "grid['seed']", value, low=0, remedy="Seeds are whole numbers.")
     check_arguments(verb, arguments, axes, seeded)
-    return Job(verb, problem, arguments, 0 if seed is None else seed, seeded, strict)
+    return Job(verb, problem, arguments, 0 if seed is None else seed, seeded, strict, version=version)
 
 
 def _whole_curve(job: Job, axes: dict[str, list]) -> "xr.Dataset | None":

@@ -1,13 +1,16 @@
 """The points of a sweep put together: what came back at each, and one Dataset of all."""
 
 import dataclasses
-from collections.abc import Mapping
+import datetime
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
+from limitlab.results.files import _encode_attribute as encode_attribute
 from limitlab.results.points import Point, Table
 from limitlab.results.schema import (
     ATTRIBUTES,
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["combine", "table_of", "why"]
 
+RESERVED = (*ATTRIBUTES, "declared", "provenance", "verb", "swept", "left_out", "seed")  # attributes of a sweep
+WORDS = ("status", "reason")  # that a sweep has at every point
 BROKEN = ("diverged", "not_converged", "max_steps", *FAILURES)
 
 
@@ -34,18 +39,21 @@ def table_of(result: Any, name: str) -> Point:
     if isinstance(result, xr.DataArray):
         result = result.to_dataset(name=result.name or name)
     if isinstance(result, xr.Dataset):
-        tables = [
-            {str(key): (tuple(map(str, x.dims)), x.values) for key, x in group.items()}
+        _check_names(name, [*result.variables])
+        variables, coords = (
+            {str(key): (tuple(map(str, x.dims)), _values(name, str(key), x.values)) for key, x in group.items()}
             for group in (result.data_vars, result.coords)
-        ]
-        if "schema_version" in result.attrs:
-            return Point(*tables, attrs=dict(result.attrs))
-        attrs = {str(key): value for key, value in result.attrs.items() if key not in (*ATTRIBUTES, "declared")}
-        return Point(*_foreign(name, *tables), attrs=attrs)
-    record = _record(result)
+        )
+        ours = "schema_version" in result.attrs
+        attrs, left_out = _attributes(result.attrs, () if ours else RESERVED)
+        if not ours:
+            variables, coords = _foreign(name, variables, coords)
+        _check_reason(name, variables)
+        return Point(variables, coords, attrs, left_out)
+    record = _record(name, result)
     if record is None:
         record = {name: result}
-    arrays = {key: x for key, value in record.items() if (x := _scalar(value)) is not None}
+    arrays = {key: _values(name, key, x) for key, value in record.items() if (x := _scalar(value)) is not None}
     if not arrays:
         raise InputError(
             f"sweep needs a verb that returns a Dataset, a number or a record of numbers; {name} returned "
@@ -54,10 +62,83 @@ def table_of(result: Any, name: str) -> Point:
     # An exit time's own time is not a time axis: a field with a reserved name takes the name of the verb.
     variables = {name if key in RESERVED_DIMENSIONS else key: ((), x) for key, x in arrays.items()}
     if "status" not in variables:
-        lost = any(x.dtype.kind == "f" and np.isnan(x) for x in arrays.values())
+        lost = any(map(_lost, arrays.values()))
         short = getattr(result, "reached", True) is False
         variables["status"] = ((), np.asarray("undefined" if lost else "not_reached" if short else "ok"))
+    _check_reason(name, variables)
     return Point(variables, skipped=tuple(key for key in record if key not in arrays))
+
+
+def _check_names(verb: str, names: Sequence[Any]) -> None:
+    if len({str(name) for name in names}) < len(names):
+        raise InputError(f"{verb} gave two variables with one name, such as 1 and '1'; got {list(names)}. Rename one.")
+
+
+def _check_reason(verb: str, variables: Table) -> None:
+    """The sweep's own word for why a point failed may be that of the verb too, if it is one text."""
+    if "reason" in variables and (variables["reason"][0] or variables["reason"][1].dtype.kind != "U"):
+        raise InputError(
+            f"{verb} gave a variable called reason, which a sweep has for the words of failed points. It may be one "
+            f"text; got {variables['reason'][1]!r:.100}. Give it another name."
+        )
+
+
+def _values(verb: str, name: str, values: np.ndarray) -> np.ndarray:
+    """An array of a kind that a file can bring back."""
+    kind = values.dtype.kind
+    if kind in "OT":
+        return values.astype(str)
+    if kind in "mM" and np.datetime_data(values.dtype)[0] == "generic":  # no date at all
+        return values.astype(f"{kind}8[ns]")
+    if kind == "V" and values.dtype.names is None and np.can_cast(values.dtype, np.float32):  # as bfloat16
+        return values.astype(np.float32)
+    if kind not in "biufcmMSU":
+        raise InputError(
+            f"{verb} gave {name} of the kind {values.dtype}. A sweep holds numbers, truth values, texts and dates: "
+            "give its parts as variables of their own."
+        )
+    return values
+
+
+def _lost(values: np.ndarray) -> bool:
+    """Whether something is missing: NaN, or a date that is none."""
+    kind = values.dtype.kind
+    return bool(np.any(np.isnat(values) if kind in "mM" else np.isnan(values))) if kind in "fcmM" else False
+
+
+def _attributes(attrs: Mapping[Any, Any], taken: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Attributes as a file brings them back, and the names of those that none could, or that a sweep has itself."""
+    kept, left_out = {}, []
+    for key, value in attrs.items():
+        try:
+            if str(key) in taken or str(key) in kept:
+                raise InputError("taken")
+            plain = _plain(value)
+            encode_attribute(plain)
+            kept[str(key)] = plain
+        except (InputError, TypeError, ValueError, RecursionError):
+            left_out.append(f"attribute {key}")
+    return kept, tuple(left_out)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; TypeError if it has none."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta, os.PathLike)):
+        return str(value)
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):
+        return _plain(np.asarray(value).tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_plain, value), key=repr)
+    if isinstance(value, Mapping):
+        table = {str(key): _plain(item) for key, item in value.items()}
+        if len(table) < len(value):
+            raise TypeError("two keys have one name")
+        return table
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _foreign(name: str, variables: Table, coords: Table) -> tuple[Table, Table]:
@@ -71,7 +152,7 @@ def _foreign(name: str, variables: Table, coords: Table) -> tuple[Table, Table]:
     for dim in ("time", "time_2"):
         if dim in coords and not (np.all(np.isfinite(coords[dim][1])) and np.all(np.diff(coords[dim][1]) > 0)):
             raise InputError(f"{name} gave a Dataset whose {dim} does not increase; got {coords[dim][1]!r:.100}.")
-    lost = any(np.isnan(values).any() for _, values in variables.values() if values.dtype.kind == "f")
+    lost = any(_lost(values) for _, values in variables.values())
     words = set(np.ravel(variables["status"][1]).tolist()) if "status" in variables else set()
     if words - set(STATUSES) or (lost and words == {"ok"}):
         told = "has NaN" if lost and words == {"ok"} else "has the status " + ", ".join(map(str, words - set(STATUSES)))
@@ -83,8 +164,9 @@ def _foreign(name: str, variables: Table, coords: Table) -> tuple[Table, Table]:
     return variables, coords
 
 
-def _record(result: Any) -> dict[str, Any] | None:
+def _record(verb: str, result: Any) -> dict[str, Any] | None:
     if isinstance(result, Mapping):
+        _check_names(verb, [*result])
         return {str(key): value for key, value in result.items()}
     if hasattr(result, "_asdict"):  # a named tuple
         return result._asdict()
@@ -94,12 +176,14 @@ def _record(result: Any) -> dict[str, Any] | None:
 
 
 def _scalar(value: Any) -> np.ndarray | None:
-    """A number, truth value or text as an array without axes; None stands for no number."""
+    """A number, truth value, text or date as an array without axes; None stands for no number."""
     if value is None:
         return np.asarray(np.nan)
     if isinstance(value, str):
         return np.asarray(value)
-    if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiub":
+    if isinstance(value, datetime.date) and getattr(value, "tzinfo", None) is None:
+        return np.asarray(np.datetime64(value))
+    if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiubcmM":
         array = np.asarray(value)
         return array.astype(float) if array.dtype.kind == "f" else array
     return None
@@ -115,7 +199,7 @@ def combine(
     """One Dataset over the axes. Points come in row-major order of the axes."""
     good = [point for point in points if not point.failed]
     shape = tuple(len(values) for values in axes.values())
-    names = list(dict.fromkeys(name for point in good for name in point.variables if name != "status"))
+    names = list(dict.fromkeys(name for point in good for name in point.variables if name not in WORDS))
     dims_there = {dim for point in good for dims, _ in point.variables.values() for dim in dims}
     clash = sorted({*axes} & {*names, *dims_there})
     if clash:
@@ -123,8 +207,8 @@ def combine(
     kept = {name: [p.variables[name] for p in good] for name in names if _same(name, good)}
     variables = {name: _stack(list(axes), shape, points, tables) for name, tables in kept.items()}
     variables["status"] = _statuses(list(axes), shape, points)
-    reasons = [why(point) for point in points]
-    if any(reasons):
+    reasons = ["; ".join(filter(None, [why(point), _own_reason(point)])) for point in points]
+    if any(reasons) or any("reason" in point.variables for point in good):
         variables["reason"] = (tuple(axes), np.asarray(reasons).reshape(shape))
     used = {dim for dims, _ in variables.values() for dim in dims}
     coords: dict[str, Any] = dict(axes)
@@ -161,6 +245,11 @@ def why(point: Point) -> str:
     return ", ".join(bad) + when
 
 
+def _own_reason(point: Point) -> str:
+    """What the verb itself calls its reason."""
+    return str(point.variables["reason"][1]) if "reason" in point.variables else ""
+
+
 def _same(name: str, good: list[Point]) -> bool:
     """Whether a variable has one shape and one set of labels at all points."""
     tables = [point.variables.get(name) for point in good]
@@ -190,7 +279,7 @@ def _stack(axes: list[str], shape: tuple[int, ...], points: list[Point], tables:
     kind = np.result_type(*(values for _, values in tables))
     if len(tables) < len(points) and kind.kind in "iub":
         kind = np.dtype(float)
-    empty = {"U": "", "f": np.nan, "c": np.nan}.get(kind.kind, 0)
+    empty: Any = {"U": "", "S": b"", "f": np.nan, "c": np.nan, "M": "NaT", "m": "NaT"}.get(kind.kind, 0)
     out = np.full((len(points), *first.shape), empty, dtype=kind)
     out[[i for i, point in enumerate(points) if not point.failed]] = [values for _, values in tables]
     return (*axes, *dims), out.reshape(*shape, *first.shape)

@@ -21,7 +21,7 @@ from typing import Any
 from limitlab.errors import EngineError, InputError
 from limitlab.results.points import Point, families_of
 from limitlab.sweep.engine.tally import Tally
-from limitlab.sweep.engine.work import Budget, Chunk, Outcome, packed, perform, perform_all, together
+from limitlab.sweep.engine.work import Budget, Chunk, Outcome, makers, packed, perform, perform_all, together
 from limitlab.sweep.job import Job
 from limitlab.sweep.storage.store import Store
 
@@ -153,7 +153,7 @@ def on_cluster(
 ) -> Iterator[Outcome]:
     """On the workers of a dask client, the costly chunks first, a few ahead of every worker."""
     place = None if store is None else (str(store.path), store.id)
-    data = packed(job)
+    data, asking = packed(job), makers()
     waiting, running, quiet_since = list(reversed(chunks)), {}, time.monotonic()
     rank, deaths = len(waiting), Counter()
     while waiting or running:
@@ -164,7 +164,8 @@ def on_cluster(
         while waiting and len(running) < AHEAD * max(threads, 1):
             chunk, rank = waiting.pop(), rank - 1
             with _talking_to(client):
-                future = client.submit(perform_all, data, chunk, place, budget, pure=False, priority=rank, retries=0)
+                words = (data, chunk, place, budget, asking)
+                future = client.submit(perform_all, *words, pure=False, priority=rank, retries=0)
             running[future] = chunk
         tally.running = min(threads, len(running))
         tally.say("" if threads else "waiting for workers")
@@ -227,6 +228,11 @@ def _outcomes(future: Any) -> Iterator[Outcome]:
             if future.status != "error":
                 raise
         error = future.exception() if future.status == "error" else None
+    if isinstance(error, TypeError) and f"{perform_all.__name__}()" in str(error):
+        raise EngineError(
+            "A worker has another limitlab than this program, so old or so new that they do not understand each other. "
+            "Nothing of it is stored. Install one limitlab on both sides, start the worker again, and run again."
+        ) from error
     if error:
         raise error
     for outcome in outcomes:

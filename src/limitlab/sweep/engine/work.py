@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import gc
 import os
+import socket
 import threading
 import time
 import warnings
@@ -11,16 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limitlab.errors import InputError, LimitlabError
+from limitlab.errors import EngineError, InputError, LimitlabError
 from limitlab.numerics.checks import check_number
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
+from limitlab.sweep import identity
 from limitlab.sweep.engine.families import family
-from limitlab.sweep.job import Job, Task, stamped, visit
+from limitlab.sweep.job import Job, Task, stamped, versions, visit
 from limitlab.sweep.storage.netcdf import encode
 from limitlab.sweep.storage.store import MARKER, Store
 
-__all__ = ["Budget", "Chunk", "Outcome", "Together", "packed", "perform", "perform_all", "together"]
+__all__ = ["Budget", "Chunk", "Outcome", "Together", "makers", "packed", "perform", "perform_all", "together"]
 
 MANY_MAPS = 25_000  # XLA maps pages for every compiled kernel, and Linux allows a process 65530
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -29,6 +31,7 @@ _looked = 0.0  # when the maps were last counted
 # Threads of a worker take turns: one point has all processors anyway, warnings are caught for the whole process, and
 # factorisations of many matrices in two threads can wait for each other for ever (each holds a thread of XLA's pool).
 _turn = threading.Lock()
+MAKERS = ("limitlab", "jax", "jaxlib")
 OVER_BUDGET = 77  # exit code of a process that ended itself
 
 
@@ -139,16 +142,50 @@ def _unpacked(data: bytes) -> Job:
     return loads(data)
 
 
-def perform_all(data: bytes, chunk: Chunk, place: tuple[str, str] | None, budget: Budget) -> list[Outcome]:
-    """The same in a worker process. A worker that does not see the store sends back what has to be stored."""
+def perform_all(
+    data: bytes, chunk: Chunk, place: tuple[str, str] | None, budget: Budget, asking: dict[str, Any] | None = None
+) -> list[Outcome]:
+    """The same in a worker process. A worker that does not see the store sends back what has to be stored.
+
+    ``asking`` is `makers` where the names of the points were made: other numerics are refused before anything is
+    computed. (A worker that does not know this argument is older than it, and refused by Python.)
+    """
     job, store = _unpacked(data), _seen(place)
+    asking = {"numerics": job.described["numerics_version"]} if asking is None else asking
+    _check_makers(asking)
     with _turn, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        _warn_once(tuple(asking.items()))
         outcomes = list(perform(job, chunk, store, budget, keep=place is not None and store is None))
     warned = tuple(
         {(w.category, str(w.message)): None for w in caught if issubclass(w.category, UserWarning | RuntimeWarning)}
     )
     return [outcomes[0]._replace(warned=warned), *outcomes[1:]] if outcomes else []
+
+
+def makers() -> dict[str, Any]:
+    """What makes numbers here: the numerics version, and those of limitlab and JAX."""
+    return {"numerics": identity.NUMERICS_VERSION, **{name: versions()[f"{name}_version"] for name in MAKERS}}
+
+
+def _check_makers(there: dict[str, Any]) -> None:
+    """Refuse to compute points for a program whose numbers are of another version: they would have its names."""
+    here = makers()
+    if there.get("numerics") != here["numerics"]:
+        raise EngineError(
+            f"The worker on {socket.gethostname()} has numerics version {here['numerics']} (limitlab "
+            f"{here['limitlab']}), and this sweep {there.get('numerics')} (limitlab {there.get('limitlab')}). Nothing "
+            "of that worker is stored. Install one limitlab on both sides, start the worker again, and run again."
+        )
+
+
+@functools.cache
+def _warn_once(asking: tuple[tuple[str, Any], ...]) -> None:
+    here = makers()
+    other = [f"{name} {here[name]} instead of {there}" for name, there in asking if here.get(name) != there]
+    if other:
+        words = f"The worker on {socket.gethostname()} has {', '.join(other)}: last digits may differ."
+        warnings.warn(words, UserWarning, stacklevel=2)
 
 
 def _seen(place: tuple[str, str] | None) -> Store | None:

@@ -51,6 +51,7 @@ def refine(
     replicas: int | None = None,
     seed: int | None = None,
     store: str | os.PathLike | Store | None = None,
+    name: str | None = None,
     workers: int | None = None,
     scheduler: Any = None,
     time_limit: float | None = None,
@@ -67,8 +68,8 @@ def refine(
     Parameters
     ----------
     verb, problem, arguments
-        As in `sweep`; so are replicas, seed, store, workers, scheduler, time_limit, memory_limit, retry_failed and
-        progress. The points do not depend on workers, nor on what a store has.
+        As in `sweep`; so are replicas, seed, store, name, workers, scheduler, time_limit, memory_limit, retry_failed
+        and progress. The points do not depend on workers, nor on what a store has.
     over
         The refined parameter and its range, such as ``{"sample_ratio": (0.5, 3.0)}``. Two whole numbers make all
         points whole.
@@ -128,10 +129,10 @@ def refine(
         )
     engine = Engine(workers, scheduler, Budget.of(time_limit, memory_limit))
     everything = {**axes, parameter: [scale.low, scale.high]}
-    job = job_of(verb, problem, everything, replicas, seed, arguments, strict=store is not None)
-    for name in everything:
-        check_name(name, verb, problem, everything, job.arguments)
-    labels = {name: labels_of(name, values) for name, values in axes.items()}
+    job = job_of(verb, problem, everything, replicas, seed, arguments, strict=store is not None, version=name)
+    for axis in everything:
+        check_name(axis, verb, problem, everything, job.arguments)
+    labels = {axis: labels_of(axis, values) for axis, values in axes.items()}
     kept = opened(store)
     lines = [Line(scale, level, budget) for _ in places]
     tasks: list[dict[float, Task]] = [{} for _ in places]
@@ -169,9 +170,9 @@ def refine(
         for x, point in sorted(there.items())
         if line.values[x] is None
     )
-    name = of if isinstance(of, str) else verb_name(of)
-    what = f"{name} = {level:g}" if level is not None else f"changes of {name}" if text else f"curve of {name}"
-    boundary = _boundary(job, labels, lines, {"parameter": parameter, "of": name, "level": level})
+    asked_of = of if isinstance(of, str) else verb_name(of)
+    what = f"{asked_of} = {level:g}" if level is not None else f"{'changes' if text else 'curve'} of {asked_of}"
+    boundary = _boundary(job, labels, lines, {"parameter": parameter, "of": asked_of, "level": level})
     return Refinement(
         parameter,
         xr.Dataset() if level is None and not text else boundary,

@@ -16,6 +16,7 @@ from limitlab.spec import from_dict
 from limitlab.sweep.storage.store import Store
 from limitlab.sweep.storage.tidy import BLOCK, Columns, Rows, Unlike, about_of, no_variable, read_points
 from limitlab.sweep.table import combine
+from limitlab.text import writable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -123,7 +124,7 @@ def _write(rows: Rows, writer: type[_Writer], path: Path, columns: Columns, scan
 
 class _Csv:
     def __init__(self, path: Path, columns: dict[str, str], about: dict[str, Any]):
-        self._file = open(path, "w", newline="", encoding="utf-8")
+        self._file = open(path, "w", newline="", encoding="utf-8", errors="backslashreplace")
         self._rows = csv.writer(self._file)
         self._rows.writerow(list(columns))
 
@@ -145,7 +146,7 @@ def _parquet() -> type[_Writer]:
         def __init__(self, path: Path, columns: dict[str, str], about: dict[str, Any]):
             kinds = {"b": pa.bool_(), "i": pa.int64(), "f": pa.float64(), "U": pa.string()}
             told = {name: about.get(name) for name in ("name", "problem", "arguments", "seed", "numerics_version")}
-            fields = [pa.field(name, kinds[kind]) for name, kind in columns.items()]
+            fields = [pa.field(writable(name), kinds[kind]) for name, kind in columns.items()]
             self._schema = pa.schema(fields, metadata={"limitlab_sweep": json.dumps(told)})
             self._file = pq.ParquetWriter(path, self._schema)
             self._kept: list[list] = [[] for _ in fields]
@@ -157,7 +158,8 @@ def _parquet() -> type[_Writer]:
                 self._flush()
 
         def _flush(self) -> None:
-            arrays = [pa.array(kept, field.type) for kept, field in zip(self._kept, self._schema, strict=True)]
+            kept = [[writable(x) if isinstance(x, str) else x for x in column] for column in self._kept]
+            arrays = [pa.array(column, field.type) for column, field in zip(kept, self._schema, strict=True)]
             self._file.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
             self._kept = [[] for _ in self._kept]
 

@@ -7,16 +7,21 @@ Written and read through HDF5 itself, in memory: thirty times faster than a gene
 import functools
 import hashlib
 import itertools
+import json
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
 import h5py
 import numpy as np
 from h5py import h5a, h5d, h5ds, h5f, h5p, h5s, h5t  # type: ignore[attr-defined]
 
 from limitlab.errors import ResultFileError
+from limitlab.results.files import DATE_KIND, DATES
 from limitlab.results.files import _decode_attribute as decode_attribute
 from limitlab.results.files import _encode_attribute as encode_attribute
 from limitlab.results.points import Point, Table
+from limitlab.text import writable
 
 __all__ = ["decode", "encode"]
 
@@ -25,6 +30,7 @@ TRAILER = len(MARK) + 64 + 1
 MAGIC = b"\x89HDF\r\n\x1a\n"
 ORDERED = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED  # netCDF keeps names in the order of their making
 TEXT = h5py.string_dtype()
+OWN = ("layout", "coordinates", "skipped", "reason", "failure")  # attributes that the file needs for itself
 _NUMBERS = itertools.count()
 SHORT = 10_000  # characters of a text that fits into an attribute itself, whose limit is 64 KB
 
@@ -38,15 +44,18 @@ def encode(point: Point) -> bytes:
     creation.set_attr_creation_order(ORDERED)
     file = h5f.create(_unused_name(), h5f.ACC_TRUNC, fcpl=creation, fapl=access)
     try:
-        tables = {**_labelled(point), **point.variables}
-        sets = {name: _put(file, name, np.asarray(values)) for name, (_, values) in tables.items()}
+        tables = {name: (dims, np.asarray(v)) for name, (dims, v) in {**_labelled(point), **point.variables}.items()}
+        names, kinds = _names(tables), {name: _kind(values) for name, (_, values) in tables.items()}
+        sets = {name: _put(file, names[name], values, kinds[name]) for name, (_, values) in tables.items()}
         for dim in dict.fromkeys(dim for dims, _ in tables.values() for dim in dims):
-            h5ds.set_scale(sets[dim], dim.encode())
+            h5ds.set_scale(sets[dim], names[dim].encode())
         for name, (dims, _) in tables.items():
             for axis, dim in enumerate(dims):
                 if name != dim:
                     h5ds.attach_scale(sets[name], sets[dim], axis)
-        for name, value in {**point.attrs, **_structure(point)}.items():
+        called = _names(point.attrs, OWN)
+        structure = _structure(point, kinds, names, called)
+        for name, value in {**{called[name]: value for name, value in point.attrs.items()}, **structure}.items():
             _attribute(file, name, encode_attribute(value))
         h5f.flush(file)
         image = file.get_file_image()
@@ -90,11 +99,20 @@ def _labelled(point: Point) -> Table:
     return coords
 
 
-def _structure(point: Point) -> dict[str, Any]:
-    """What a reader would otherwise have to ask of every array: which are coordinates, and their dimensions."""
+def _structure(point: Point, kinds: dict[str, str], names: dict[str, str], called: dict[str, str]) -> dict[str, Any]:
+    """What a reader would otherwise have to ask of every array: which are coordinates, and their dimensions.
+
+    Also what HDF5 cannot say: the names of arrays and attributes that it cannot hold, and kinds that it does not know.
+    """
     axes = {name: list(dims) for name, (dims, _) in {**point.coords, **point.variables}.items()}
-    other = [name for name, (dims, _) in point.coords.items() if dims != (name,)]
-    out: dict[str, Any] = {"layout": {"axes": axes, "labels": list(point.coords)}}
+    other = [names[name] for name, (dims, _) in point.coords.items() if dims != (name,)]
+    layout: dict[str, Any] = {"axes": axes, "labels": list(point.coords)}
+    if unknown := {name: kind for name, kind in kinds.items() if kind}:
+        layout["kinds"] = unknown
+    for what, table in (("names", names), ("attributes", called)):
+        odd = {name: stored for name, stored in table.items() if stored != name}
+        layout |= {what: odd} if odd else {}
+    out: dict[str, Any] = {"layout": layout}
     if other:
         out["coordinates"] = " ".join(other)  # so that xarray takes these for coordinates too
     if point.skipped:
@@ -102,21 +120,57 @@ def _structure(point: Point) -> dict[str, Any]:
     return {**out, "reason": point.reason, "failure": point.failure} if point.failed else out
 
 
-def _put(file: h5f.FileID, name: str, values: np.ndarray) -> h5d.DatasetID:
+def _names(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """What arrays or attributes are called in the file: by their names, unless these are taken or cannot be there."""
+    odd = [name for name in names if name in (*taken, "", ".") or "/" in name or writable(name) != name]
+    used = {*taken, *(name for name in names if name not in odd)}
+    out = {name: name for name in names}
+    for name in odd:
+        stored = quote(name, safe=" ", errors="backslashreplace") or "_"
+        while stored in used or stored in (".", "_"):
+            stored += "_"
+        used.add(stored)
+        out[name] = stored
+    return out
+
+
+def _kind(values: np.ndarray) -> str:
+    """The kind of an array that HDF5 does not know: dates and durations, bytes, texts that UTF-8 lacks."""
+    if values.dtype.kind in "mM":
+        return str(values.dtype)
+    if values.dtype.kind == "S":
+        return "bytes"
+    text = "".join(_texts(values)) if values.dtype.kind in "UTO" else ""
+    return "escaped" if writable(text) != text else ""
+
+
+def _texts(values: np.ndarray) -> list[str]:
+    return np.ravel(values.astype(str)).tolist()
+
+
+def _put(file: h5f.FileID, name: str, values: np.ndarray, kind: str) -> h5d.DatasetID:
     settings = h5p.create(h5p.DATASET_CREATE)
     settings.set_attr_creation_order(ORDERED)
     text, truth = values.dtype.kind in "UTO", values.dtype.kind == "b"
+    if kind == "escaped":  # as JSON writes it, which is ASCII
+        values = np.asarray([json.dumps(one) for one in _texts(values)]).reshape(values.shape)
+    elif values.dtype.kind in "mM":
+        values = values.astype("int64")
+    elif kind == "bytes" and values.dtype.itemsize == 0:
+        values = values.astype("S1")
     if text:  # all of one length, so that no array can be larger than its file
         values = np.char.encode(values.astype(str), "utf-8")
         values = values.astype(f"S{max(values.dtype.itemsize, 2)}")  # xarray would join texts of one byte
     values = values.astype(np.int8) if truth else values
-    kind = _text_type(values.dtype.itemsize) if text else h5t.py_create(values.dtype)
+    held = _text_type(values.dtype.itemsize) if text else h5t.py_create(values.dtype)
     space = h5s.create_simple(values.shape) if values.ndim else _scalar()
-    made = h5d.create(file, name.encode(), kind, space, dcpl=settings)
+    made = h5d.create(file, name.encode(), held, space, dcpl=settings)
     if values.size:
-        made.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(values) if values.ndim else values, mtype=kind)
+        made.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(values) if values.ndim else values, mtype=held)
     if text:
         _attribute(made, "_Encoding", "utf-8")  # so that xarray reads texts, not bytes
+    if kind.startswith(DATES):
+        _attribute(made, DATE_KIND, kind)  # so that `limitlab.load` reads dates, not numbers
     if truth:
         _attribute(made, "dtype", "bool")  # as xarray writes and reads it
     return made
@@ -164,26 +218,38 @@ def _read(image: bytes) -> Point:
     with h5py.File(h5f.open(_unused_name(), flags=h5f.ACC_RDONLY, fapl=access)) as file:
         attrs = {name: decode_attribute(_text(value)) for name, value in file.attrs.items()}
         layout, _ = attrs.pop("layout"), attrs.pop("coordinates", "")
-        tables = {name: (tuple(dims), _array(file, name, len(image))) for name, dims in layout["axes"].items()}
+        names, kinds = layout.get("names", {}), layout.get("kinds", {})
+        tables = {
+            name: (tuple(dims), _array(file, names.get(name, name), len(image), kinds.get(name, "")))
+            for name, dims in layout["axes"].items()
+        }
     if any(len(dims) != values.ndim for dims, values in tables.values()):
         raise ValueError("arrays do not have the axes that the layout says")
     coords = {name: tables.pop(name) for name in layout["labels"]}
     skipped, reason, failure = attrs.pop("skipped", []), attrs.pop("reason", ""), attrs.pop("failure", "failed")
+    called = {stored: name for name, stored in layout.get("attributes", {}).items()}
+    attrs = {called.get(name, name): value for name, value in attrs.items()}
     return Point(tables, coords, attrs, tuple(skipped), reason, failure)
 
 
-def _array(file: h5py.File, name: str, bound: int) -> np.ndarray:
+def _array(file: h5py.File, name: str, bound: int, kind: str) -> np.ndarray:
     made = file[name]
     if not isinstance(made, h5py.Dataset) or made.external or made.is_virtual or made.chunks:
         raise ValueError(f"{name} is not a plain array")
     if made.nbytes > bound:
         raise ValueError(f"{name} declares {made.nbytes} bytes in a file of {bound}")
     values = np.asarray(made[()])
-    if values.dtype.kind == "S":
-        return np.char.decode(values, "utf-8")
-    if values.dtype.kind not in "fiu":
+    if values.dtype.kind == "S" and kind != "bytes":
+        texts = np.char.decode(values, "utf-8")
+        if kind == "escaped":
+            texts = np.asarray([json.loads(one) for one in _texts(texts)]).reshape(texts.shape)
+        return texts
+    if values.dtype.kind not in "fiucS":
         raise ValueError(f"{name} must hold numbers or texts")
-    return values.astype(bool) if values.dtype == np.int8 else values  # xarray, too, writes truth values as int8
+    if values.dtype == np.int8 and _text(made.attrs.get("dtype")) == "bool":  # as xarray, too, writes truth values
+        return values.astype(bool)
+    dates = values.dtype == np.int64 and kind.startswith(DATES)
+    return values.astype(kind) if dates else values
 
 
 def _text(value: Any) -> Any:
