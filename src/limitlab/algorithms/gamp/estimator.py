@@ -18,7 +18,7 @@ from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.gamp.iteration import FLOOR, Model, begin, converge, gather
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_integer
+from limitlab.numerics.checks import check_seed
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
@@ -91,7 +91,7 @@ class GAMPEstimator(BaseEstimator):
         rule = GAMP(
             damping=self.damping, iterations=self.iterations, tolerance=self.tolerance, variances=self.variances
         )
-        check_integer("GAMP.fit", "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_seed("GAMP.fit", self.seed)
         model = self._model()
         check_start("GAMP.fit", model, self.start, teacher=False)
         X = self._inputs(X, reset=True)
