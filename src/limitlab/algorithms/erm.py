@@ -12,7 +12,7 @@ from limitlab.algorithms.data import DRAW, draw_set, replica_key, sample_count
 from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.convex.fit import Fit
-from limitlab.numerics.machine import check_memory
+from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import traced
 from limitlab.problems.population import errors
 from limitlab.problems.predictor import Predictor
@@ -40,6 +40,15 @@ class ERM(AbstractFit):
     def setting(self, problem, asked) -> ConvexFit:
         return ConvexFit.of(problem, asked)
 
+    def memory(self, setting: ConvexFit, asked: Request) -> Memory:
+        d = asked.d
+        n = sample_count("simulate", setting.ratio, d)
+        return Memory(  # replicas are fitted one after the other
+            8 * (COPIES * n * d + 3 * min(n, d) ** 2 + 40 * asked.replicas),
+            f"It fits n = {n} samples in d = {d} dimensions, {asked.replicas} times. Use a smaller d or sample_ratio, "
+            "or fewer replicas.",
+        )
+
     def run(self, setting: ConvexFit, asked: Request) -> Seen:
         r"""Fit ``replicas`` independent data sets of n = round(alpha d) samples and measure each fit.
 
@@ -52,8 +61,6 @@ class ERM(AbstractFit):
         """
         d, loss = asked.d, setting.loss
         n = sample_count("simulate with ERM", setting.ratio, d)
-        needed = 8 * (COPIES * n * d + 3 * min(n, d) ** 2)  # replicas are fitted one after the other
-        check_memory(needed, f"It fits n = {n} samples in d = {d} dimensions. Use a smaller d or sample_ratio.")
         rows, fits = [], []
         for replica in range(asked.replicas):
             X, y, w_star = draw_data(setting, d, asked.seed, replica)
@@ -76,7 +83,7 @@ class ERM(AbstractFit):
                 "d": d,
                 "n": n,
                 "seed": asked.seed,
-                "bytes_needed": needed,
+                "bytes_needed": self.memory(setting, asked).bytes,
                 "optimality_error": worst,
                 "notes": "; ".join(told) or None,
             },

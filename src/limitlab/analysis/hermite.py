@@ -19,6 +19,7 @@ import numpy as np
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.rules import between
+from limitlab.numerics.machine import relieve
 from limitlab.problems.activations import Activation, activation
 from limitlab.text import Record
 
@@ -79,6 +80,7 @@ def hermite_expansion(sigma: "str | Activation | Callable", degree: int = 30) ->
     a bound of what lies outside L. Named activations are right to better than 1e-12 of their norm. A feature
     narrower than about 0.01 that leaves no trace at the first nodes can be missed.
     """
+    relieve()
     sigma = activation(sigma)
     degree = check_integer("hermite_expansion", "degree", degree, low=0, remedy="Ask for at least c_0.")
     if degree > MAX_DEGREE:

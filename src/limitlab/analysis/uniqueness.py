@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from limitlab.algorithms.data import sample_count
 from limitlab.algorithms.descent.wide import draw_instance
 from limitlab.algorithms.settings.fixed_data import PhaseData
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.wide.matrix_flow import flow
-from limitlab.numerics.checks import check_integer, check_number
-from limitlab.numerics.machine import one_thread
+from limitlab.numerics.checks import check_array, check_integer, check_number, check_seed
+from limitlab.numerics.machine import Memory, check_memory, one_thread, relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.states.matrix import Instance, look
@@ -102,7 +103,7 @@ class Uniqueness(Record):
 
     def verify(self, multipliers: np.ndarray | None = None) -> Certificate:
         """Recompute from the data what ``multipliers`` (by default the ones found) prove."""
-        values = self.multipliers if multipliers is None else np.asarray(multipliers, float)
+        values = self.multipliers if multipliers is None else check_array("verify: multipliers", multipliers)
         n = len(self.instance.b)
         if values is None:
             return Certificate(-np.inf, 0.0)
@@ -143,13 +144,17 @@ def uniqueness(
     confirm, s
         Follow dA/ds = S A + A S from A = I up to ``s``, then go to the nearest positive matrix that fits the data.
     """
+    relieve()
     asked = Asked("uniqueness", InputError)
     problem = asked.part(problem, Problem, "a Problem", "Describe what is learned with Problem(...).")
     data = PhaseData.of(problem, asked)
     d = check_integer("uniqueness", "d", d, low=2, remedy="It is the input dimension.")
-    seed = check_integer("uniqueness", "seed", seed, low=0, remedy="Seeds are whole numbers.")
-    replica = check_integer("uniqueness", "replica", replica, low=0, remedy="The first replica is 0.")
+    seed = check_seed("uniqueness", seed)
+    replica = check_integer("uniqueness", "replica", replica, low=0, high=2**31, remedy="The first replica is 0.")
     s = check_number("uniqueness", "s", s, low=0, open_low=True, remedy="It is the time up to which the flow goes.")
+    n = sample_count("uniqueness", data.ratio, d)
+    needed = 8 * (6 * n * d + 3 * n * max(n - d, 0) + (12 * n**2 if confirm else 0) + 20 * d**2)
+    check_memory(Memory(needed, f"It looks for n = {n} multipliers. Use a smaller d or sample_ratio."), "uniqueness")
     instance = draw_instance("uniqueness", data, d, seed, replica)
     best = _best_multipliers(instance)
     kappa = -np.inf if best is None else certify(instance, best).kappa

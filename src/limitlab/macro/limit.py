@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from limitlab.numerics.machine import Memory, check_memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.part import Part
 from limitlab.problems.problem import Problem
@@ -60,6 +61,13 @@ class AbstractLimit(Part):
     def solve(self, setting: Any, times: Any) -> "xr.Dataset":
         """The macrostate at the asked times (None if not ``in_time``), in the schema of `limitlab.results.schema`."""
 
+    def memory(self, setting: Any, times: Any) -> Memory | None:
+        """The bytes that `solve` holds at its peak, from its arguments alone; None if they are few or not known.
+
+        `predict` asks before it solves, and refuses what this machine cannot hold.
+        """
+        return None
+
     def parsed(self, problem: Problem) -> Any:
         """What `solve` gets: the setting, or the problem itself once `check` has seen it."""
         setting = self.setting(problem, Asked(type(self).__name__))
@@ -80,7 +88,12 @@ class AbstractLimit(Part):
         None may depend, to the last bit, on which other problems share the call or in which order, as long as their
         number is the same (a power of two, at least 8).
         """
-        return [self.solve(self.parsed(problem), times) for problem in problems]
+        return [self._answer(problem, times) for problem in problems]
+
+    def _answer(self, problem: Problem, times: Any) -> "xr.Dataset":
+        setting = self.parsed(problem)
+        check_memory(self.memory(setting, times), by=type(self).__name__)
+        return self.solve(setting, times)
 
     def curve(self, problem: Problem, alphas: Any) -> "xr.Dataset | None":
         """The results at many sample ratios in one go; None if the limit does not know how."""

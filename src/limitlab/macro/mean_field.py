@@ -9,10 +9,11 @@ from limitlab.algorithms.one_pass.schedules import off_the_clock, on_the_clock
 from limitlab.algorithms.settings.one_pass import LabelledOnePass, SparseOnePass
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.mixtures.closed import has_closed_form
-from limitlab.macro.mixtures.clouds import Plan, mixture_variables, solve_mixture
-from limitlab.macro.sparse.mean_field import SparsePlan, solve_sparse
-from limitlab.macro.sparse.solve import sparse_dataset
-from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.macro.mixtures.clouds import Plan, mixture_memory, mixture_variables, solve_mixture
+from limitlab.macro.sparse.mean_field import MOST, SparsePlan, solve_sparse
+from limitlab.macro.sparse.solve import sparse_dataset, sparse_memory
+from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
+from limitlab.numerics.machine import Memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -89,19 +90,22 @@ class MeanField(AbstractLimit):
     def __check_init__(self):
         name = type(self).__name__
         if self.d is not None:
-            check_integer(name, "d", self.d, low=1, remedy="It is the input dimension.")
+            check_integer(name, "d", self.d, low=1, high=2**53, remedy="It is the input dimension.")
         if self.particles is not None:
             check_integer(name, "particles", self.particles, low=2, remedy="Use a power of 2 such as 4096.")
         check_number(name, "tolerance", self.tolerance, low=1e-13, high=1.0, remedy="Use a tolerance such as 1e-6.")
         if self.rtol is not None:
             check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-9.")
-        check_integer(name, "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_seed(name, self.seed)
         check_choice(name, "gradients", self.gradients, ("auto", "closed", "samples"))
         check_integer(name, "samples", self.samples, low=1, remedy="Use 16384.")
         check_number(name, "step", self.step, low=0, open_low=True, remedy="Use a short time such as 0.01.")
 
     def setting(self, problem: Problem, asked: Asked) -> "_Sparse | _Labelled":
         return (_Labelled if problem.inputs.labelled else _Sparse).of(self, problem, asked)
+
+    def memory(self, setting: "_Sparse | _Labelled", times: np.ndarray) -> Memory:
+        return setting.memory(self, times)
 
     def solve(self, setting: "_Sparse | _Labelled", times: np.ndarray):
         return setting.solve(self, times)
@@ -126,6 +130,9 @@ class _Sparse(NamedTuple):
         if limit.d < latent:
             asked.refuse(f"d at least the number of latent variables, {latent}", f"d={limit.d}", "Use a larger d.")
         return cls(one_pass, int(limit.d))
+
+    def memory(self, limit: MeanField, times: np.ndarray) -> Memory:
+        return sparse_memory(self.one_pass, limit.particles or MOST, len(times), "particles")
 
     def solve(self, limit: MeanField, times: np.ndarray):
         plan = SparsePlan(self.d, limit.particles, limit.tolerance, limit.rtol, limit.seed)
@@ -154,10 +161,15 @@ class _Labelled(NamedTuple):
             )
         return cls(one_pass, int(limit.d))
 
+    def _plan(self, limit: MeanField) -> Plan:
+        return Plan(self.d, limit.particles, limit.gradients, limit.samples, limit.rtol, limit.step, limit.seed)
+
+    def memory(self, limit: MeanField, times: np.ndarray) -> Memory:
+        return mixture_memory(self.one_pass, len(times), self._plan(limit))
+
     def solve(self, limit: MeanField, times: np.ndarray):
-        setting = self.one_pass
+        setting, plan = self.one_pass, self._plan(limit)
         clock = on_the_clock(setting.algorithm.schedule, times)
-        plan = Plan(self.d, limit.particles, limit.gradients, limit.samples, limit.rtol, limit.step, limit.seed)
         path = solve_mixture(setting, clock, plan)
         variables, coords = mixture_variables(setting, path)
         end: dict[str, Any] = {"end_time": ((), off_the_clock(clock, times, path.end))}

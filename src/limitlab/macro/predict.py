@@ -20,6 +20,7 @@ from limitlab.macro.overlaps.overlap_sde import OverlapSDE
 from limitlab.macro.sparse.dimension_free import DimensionFree
 from limitlab.macro.wide.matrix_flow import MatrixFlow
 from limitlab.numerics.checks import check_times
+from limitlab.numerics.machine import check_memory, relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point, in_families
@@ -92,6 +93,7 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
     xarray.Dataset
         The same schema as that of `simulate`.
     """
+    relieve()
     problem = Asked("predict", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")
     chosen = limit_of(problem, limit)
     setting, name = chosen.parsed(problem), type(chosen).__name__
@@ -101,6 +103,7 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
         times = check_times(times)
     elif times is not None:
         raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
+    check_memory(chosen.memory(setting, times), by=name)
     answer = chosen.solve(setting, times)
     if not hasattr(answer, "data_vars"):
         raise InputError(

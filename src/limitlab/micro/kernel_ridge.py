@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre
 from limitlab.numerics.keys import Stream, stream
-from limitlab.numerics.machine import Progress, check_memory
+from limitlab.numerics.machine import Memory, Progress, check_memory, relieve
 from limitlab.problems.activations import Activation
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs
@@ -76,21 +76,21 @@ def kernel_ridge(
         ``risk`` (noise floor included) and ``fourier``, the fit's coefficient on each term of the target, by samples
         and replica; ``penalty`` by samples. Both are exact for the fit: no test set is drawn.
     """
+    relieve()
     data = _Sparse.of(problem, Asked("kernel_ridge", InputError), d)
     target = data.target
     replicas = check_integer("kernel_ridge", "replicas", replicas, low=1, remedy="Ask for at least one data set.")
-    seed = check_integer("kernel_ridge", "seed", seed, low=0, remedy="Seeds are whole numbers.")
+    seed = check_seed("kernel_ridge", seed)
     if kernel is not None and not callable(kernel):
         raise InputError(
             f"kernel_ridge.kernel must be a NumPy function of x . x'; got {kernel!r}. Leave it out for none."
         )
     penalties = None if penalty is None else np.asarray([_positive(penalty)])
     sizes = _sizes(samples)
-    check_memory(
-        8 * 4 * int(sizes[-1]) ** 2,
-        f"It holds matrices of n^2 entries, n = {sizes[-1]}. Use fewer samples.",
-        "kernel_ridge",
-    )
+    largest = int(sizes[-1])
+    needed = 8 * (4 * largest**2 + 3 * largest * d + 4 * replicas * len(sizes) * (1 + len(target.terms)))
+    remedy = f"It holds matrices of n^2 entries, n = {largest}. Use fewer samples or replicas, or a smaller d."
+    check_memory(Memory(needed, remedy), "kernel_ridge")
     values = _student_values(problem, d) if kernel is None else _given_values(kernel, d)
     if penalties is None:
         penalties = values[0] * np.asarray(PENALTIES)

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.loop import advance_many, march
-from limitlab.algorithms.one_pass.base import begin, chain_columns, in_words, state_bytes, stepper
+from limitlab.algorithms.one_pass.base import begin, chain_columns, in_words, stepper
 from limitlab.algorithms.one_pass.setting import OnePass
-from limitlab.algorithms.one_pass.views import closed, seen_bytes
+from limitlab.algorithms.one_pass.views import closed
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_times, whole_steps
 from limitlab.numerics.keys import Stream, keys_of
@@ -119,8 +119,7 @@ def family(
     }
     overlaps = Overlaps(*(jnp.asarray(paths[name]) for name in ("Q", "M", "P", "a")))
     values = np.asarray(family_risks(_stacked(pairs), as_arrays(error_sum(pairs[0])), overlaps))
-    kept, needed = jax.tree.map(np.asarray, (runs, paths)), state_bytes(settings[0], rules[0], asked[0])
-    needed += seen_bytes(settings[0], asked[0])
+    kept, needed = jax.tree.map(np.asarray, (runs, paths)), rules[0].memory(settings[0], asked[0]).bytes
     results = []
     for n, problem in enumerate(problems):
         run, path = jax.tree.map(lambda x: x[n], kept)  # noqa: B023

@@ -6,8 +6,8 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.micro.online_family import WORTH, asked_key, asked_many
-from limitlab.numerics.checks import check_integer, check_number, check_times, whole_steps
-from limitlab.numerics.machine import Progress
+from limitlab.numerics.checks import check_integer, check_number, check_seed, check_times, whole_steps
+from limitlab.numerics.machine import Progress, check_memory, relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import in_families
@@ -45,7 +45,7 @@ def simulate(
         Independent runs: each has its own start, inputs and labels. Same seed, same numbers, whatever the number of
         replicas or times.
     seed
-        A whole number.
+        A whole number from 0 to 2^63 - 1.
     representation
         "weights": real weights in d dimensions, O(d) per step. "overlaps": the overlaps themselves as a Markov chain
         that is exact in law for Gaussian inputs, at a cost per step that does not depend on d.
@@ -63,11 +63,12 @@ def simulate(
         ``m``, ``q``, ``generalisation_error``, ... by replica and iteration. Of descent: ``train_loss``, ``risk``,
         overlaps, and ``success`` where it is defined.
     """
+    relieve()
     if not isinstance(problem, Problem):
         raise InputError(f"simulate needs a Problem; got {problem!r}.")
     d = check_integer("simulate", "d", _whole(d), low=1, high=2**53, remedy="It is the input dimension.")
     replicas = check_integer("simulate", "replicas", replicas, low=1, remedy="Ask for at least one run.")
-    seed = check_integer("simulate", "seed", seed, low=0, remedy="Seeds are whole numbers.")
+    seed = check_seed("simulate", seed)
     (rule,) = problem.need("algorithm", by="simulate")
     by = f"simulate with {type(rule).__name__}"
     if rule.axis != "time":
@@ -88,6 +89,7 @@ def simulate(
             remedy="It is the time per step.",
         )
         asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, progress, clock)
+    check_memory(rule.memory(setting, asked), by)
     seen = Asked(f"{by}: `run`", InputError).part(
         rule.run(setting, asked), Seen, "to return limitlab.extending.Seen", "Fill one with what was seen."
     )

@@ -7,11 +7,32 @@ import numpy as np
 
 from limitlab.errors import InputError
 
-__all__ = ["check_choice", "check_integer", "check_number", "check_psd", "check_times", "whole_steps"]
+__all__ = [
+    "check_array",
+    "check_choice",
+    "check_integer",
+    "check_number",
+    "check_psd",
+    "check_seed",
+    "check_times",
+    "whole_steps",
+]
+
+LONGEST = 200  # characters of a value in a sentence
+SEEDS = 2**63  # seeds are below: as many as the random generator tells apart
+
+
+def _short(value: Any) -> str:
+    """A repr that fits into a sentence."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of too many digits to print
+        text = "a very large whole number"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _fail(owner: str, field: str, needed: str, came: Any, remedy: str) -> None:
-    raise InputError(f"{owner}.{field} must be {needed}; got {came!r}. {remedy}")
+    raise InputError(f"{owner}.{field} must be {needed}; got {_short(came)}. {remedy}")
 
 
 def check_number(
@@ -29,10 +50,13 @@ def check_number(
     left = "(" if open_low or low == -math.inf else "["
     right = ")" if open_high or high == math.inf else "]"
     needed = f"a finite number in {left}{low:g}, {high:g}{right}"
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        if getattr(value, "shape", None) != ():
+    if isinstance(value, (bool, np.complexfloating)) or not isinstance(value, (int, float, np.number)):
+        if getattr(value, "shape", None) != () or np.iscomplexobj(value):
             _fail(owner, field, needed, value, remedy)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf  # a whole number beyond all floats
     inside = (number > low if open_low else number >= low) and (number < high if open_high else number <= high)
     if not (math.isfinite(number) and inside):
         _fail(owner, field, needed, number, remedy)
@@ -47,8 +71,23 @@ def check_integer(
     if not whole or int(value) < low:
         _fail(owner, field, f"a whole number >= {low}", value, remedy)
     if high is not None and int(value) > high:
-        raise InputError(f"{owner}.{field} must be at most {high}; got one of {len(str(value))} digits. {remedy}")
+        came = str(value) if abs(int(value)) < 10**30 else f"one of about {int(value).bit_length() * 3 // 10} digits"
+        raise InputError(f"{owner}.{field} must be at most {high}; got {came}. {remedy}")
     return int(value)
+
+
+def check_seed(owner: str, value: Any, field: str = "seed") -> int:
+    """Return ``value`` as an int if it is a seed, a whole number from 0 to 2^63 - 1, else raise `InputError`."""
+    remedy = "Seeds are whole numbers from 0 to 2^63 - 1."
+    return check_integer(owner, field, value, low=0, high=SEEDS - 1, remedy=remedy)
+
+
+def check_array(what: str, value: Any) -> np.ndarray:
+    """Return ``value`` as an array of floats, else raise `InputError`; ``what`` opens the sentence."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{what} must be numbers; got {_short(value)}.") from None
 
 
 def check_choice(owner: str, field: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -99,15 +138,19 @@ def check_times(times: Any) -> np.ndarray:
     """Return ``times`` as a float array if non-empty, finite, non-negative and strictly increasing."""
     try:
         array = np.atleast_1d(np.asarray(times, dtype=float))
-    except (TypeError, ValueError):
-        raise InputError(f"times must be a list of numbers; got {times!r}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"times must be a list of numbers; got {_short(times)}.") from None
     if array.ndim != 1 or array.size == 0:
         raise InputError(
             f"times must be a non-empty one-dimensional list; got shape {array.shape}. "
             "Pass, for example, numpy.linspace(0, 10, 51)."
         )
-    if not np.all(np.isfinite(array)) or array[0] < 0:
-        raise InputError(f"times must be finite and >= 0; got {array.tolist()}. Time starts at 0.")
+    wrong = ~(np.isfinite(array) & (array >= 0))
+    if np.any(wrong):
+        where = int(np.argmax(wrong))
+        raise InputError(
+            f"times must be finite and >= 0; got {array[where]:g} (position {where} of {len(array)}). Time starts at 0."
+        )
     if np.any(np.diff(array) <= 0):
         where = int(np.argmax(np.diff(array) <= 0))
         raise InputError(

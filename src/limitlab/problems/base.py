@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.errors import InputError
+from limitlab.numerics.machine import Memory
 from limitlab.problems.asked import Asked, check_promise, has_own
 from limitlab.problems.part import Part
 
@@ -255,6 +256,13 @@ class AbstractAlgorithm(Part):
     def setting(self, problem: "Problem", asked: Asked) -> Any:
         """The problem as this rule sees it: every part there, with its type; or a refusal in words."""
         asked.refuse("a rule that can be simulated", self, "Give it a method `setting`.")
+
+    def memory(self, setting: Any, asked: Any) -> Memory | None:
+        """The bytes that `run` holds at its peak, from its arguments alone; None if they are few or not known.
+
+        `simulate` asks before it runs, and refuses what this machine cannot hold.
+        """
+        return None
 
     def run(self, setting: Any, asked: Any) -> Any:
         """Run the rule as asked (`limitlab.states.request.Request`) and say what was seen (`Seen`)."""

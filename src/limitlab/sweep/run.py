@@ -12,7 +12,7 @@ import numpy as np
 
 from limitlab.errors import InputError, LimitlabError
 from limitlab.macro.limit import AbstractLimit
-from limitlab.numerics.checks import check_integer
+from limitlab.numerics.checks import check_seed
 from limitlab.numerics.machine import Progress
 from limitlab.problems.problem import Problem
 from limitlab.results.points import families_of
@@ -176,7 +176,7 @@ def job_of(
         else:
             raise InputError(f"sweep.replicas: {verb_name(verb)} has no replicas; got {replicas}. Leave it out.")
     if seed is not None:
-        check_integer("sweep", "seed", seed, low=0, remedy="Seeds are whole numbers.")
+        check_seed("sweep", seed)
     seeded = "argument" if "seed" in known else "limit" if seed is not None and "seed" in inside else ""
     if seed is not None and not seeded:
         if not free:
@@ -185,7 +185,7 @@ def job_of(
     if "seed" in axes and seed is not None:
         raise InputError(f"sweep.grid['seed'] is also an argument ({seed}). Keep one.")
     for value in axes.get("seed", ()) if seeded == "argument" else ():
-        check_integer("sweep", "grid['seed']", value, low=0, remedy="Seeds are whole numbers.")
+        check_seed("sweep", value, "grid['seed']")
     check_arguments(verb, arguments, axes, seeded)
     return Job(verb, problem, arguments, 0 if seed is None else seed, seeded, strict, version=version)
 

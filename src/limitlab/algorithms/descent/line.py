@@ -13,7 +13,7 @@ from limitlab.algorithms.descent.step import START, Course, begin, descend
 from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.errors import InputError
 from limitlab.numerics.linalg import on_sphere
-from limitlab.numerics.machine import blank, check_memory
+from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
 from limitlab.problems.base import AbstractStudent, Pace, Response
 from limitlab.problems.losses import AbstractLoss
@@ -22,7 +22,7 @@ from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import Run
 from limitlab.states.success import COSINE
 
-__all__ = ["run_line", "start_line"]
+__all__ = ["line_memory", "run_line", "start_line"]
 
 WORKSPACE = 3  # copies of X that are alive at the peak: the matrix, and the random bits it is drawn from
 
@@ -50,6 +50,17 @@ class _Line(AbstractStudent):
         return on_sphere(parameters)
 
 
+def line_memory(setting: Descent, asked: Request) -> Memory:
+    """What `run_line` holds: X and its workspace, w at the asked times, and what is seen of all replicas."""
+    d, times = asked.d, asked.clocked[0]
+    n, looks = sample_count("simulate", setting.ratio, d), asked.replicas * len(times)
+    return Memory(
+        8 * (WORKSPACE * n * d + 2 * len(times) * d + 3 * looks * (len(second_times(times)) + 4)),
+        f"It holds the {n} x {d} matrix of inputs and its workspace, and {looks} looks. Use a smaller d or "
+        "sample_ratio, or fewer replicas or times.",
+    )
+
+
 def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     r"""Run a rule of descent on ``replicas`` data sets, each with its own teacher and start.
 
@@ -69,10 +80,6 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     if d < 2:
         raise InputError(f"{by} needs d >= 2: at d = 1 the sphere has two points; got d={d}.")
     grid = second_times(times)
-    needed = 8 * (WORKSPACE * n * d + len(times) * d + asked.replicas * len(times) * (len(grid) + 4))
-    check_memory(
-        needed, f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d, sample_ratio or replicas."
-    )
     warn_if_unstable(by, setting, stacklevel=5)
 
     course = Course(*traced((setting.rule, setting.loss)), _Line(), watched=True)
@@ -120,7 +127,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
         {"time": times, "time_2": times[grid], "step": ("time", targets)},
         f"simulate ({name})",
         None,
-        {"d": d, "n": n, "seed": asked.seed, **COSINE.attrs, "bytes_needed": needed},
+        {"d": d, "n": n, "seed": asked.seed, **COSINE.attrs, "bytes_needed": line_memory(setting, asked).bytes},
     )
 
 

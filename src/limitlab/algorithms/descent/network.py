@@ -11,7 +11,7 @@ from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, replica_ke
 from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descend
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
-from limitlab.numerics.machine import blank, check_memory
+from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
 from limitlab.problems.base import AbstractTeacher
 from limitlab.states.matrix import matrix_risk, relative_error
@@ -20,7 +20,7 @@ from limitlab.states.run import Learner, Run
 from limitlab.states.success import ERROR, first_below
 from limitlab.states.view import AbstractView
 
-__all__ = ["Replica", "run_network", "start_network"]
+__all__ = ["Replica", "network_memory", "run_network", "start_network"]
 
 WORKSPACE = 3  # copies of X that are alive at the peak
 LOOK = 4  # stream of random numbers of one run, after those of its steps: test points and draws of a measurement
@@ -51,6 +51,18 @@ class Replica(NamedTuple):
     view: AbstractView
 
 
+def network_memory(setting: NetworkDescent, asked: Request) -> Memory:
+    """What `run_network` holds: X and its workspace, the network, and what is seen of all replicas."""
+    d, parts, looks = asked.d, setting.parts, asked.replicas * len(asked.clocked[0])
+    n, m = sample_count("simulate", setting.ratio, d), parts.student.units
+    held = WORKSPACE * n * d + 4 * (n + d) * m + 3 * looks * m * (m + 4)
+    return Memory(
+        8 * held + seen_bytes(parts, asked._replace(replicas=1)),
+        f"It holds the {n} x {d} matrix of inputs and its workspace, and {looks} looks at {m} units. Use a smaller d, "
+        "sample_ratio or width, or fewer replicas or times.",
+    )
+
+
 def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     r"""Run a rule of descent of a student of m units on ``replicas`` data sets, each with its own teacher and start.
 
@@ -68,11 +80,6 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     by, d, parts, (times, targets) = f"simulate with {name}", asked.d, setting.parts, asked.clocked
     n, m = sample_count(by, setting.ratio, d), parts.student.units
     parts.inputs.check(d)
-    held = WORKSPACE * n * d + 4 * (n + d) * m + asked.replicas * len(times) * m * (m + 4)
-    needed = 8 * held + seen_bytes(parts, asked._replace(replicas=1))
-    check_memory(
-        needed, f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d, sample_ratio or replicas."
-    )
     live = parts.live()
     course, label = Course(traced(setting.rule), live.loss, live.student), f"{name}, d = {d}, n = {n}, {m} units"
     paths: list[dict[str, np.ndarray]] = []
@@ -104,7 +111,7 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
         "status": ("replica", np.where(alive, "ok", "diverged")),
         "end_time": ("replica", np.where(alive, times[-1], died * asked.clock)),
     }
-    about = {"d": d, "n": n, "seed": asked.seed, "bytes_needed": needed, **told.attrs}
+    about = {"d": d, "n": n, "seed": asked.seed, "bytes_needed": network_memory(setting, asked).bytes, **told.attrs}
     about |= {"risk_from": None, **ERROR.attrs} if "error" in variables else {}
     return Seen(variables, {"time": times, "step": ("time", targets), **told.coords}, f"simulate ({name})", None, about)
 

@@ -6,21 +6,23 @@ from typing import Any
 import equinox as eqx
 
 from limitlab.algorithms.descent.base import AbstractDescent
-from limitlab.algorithms.descent.line import run_line
-from limitlab.algorithms.descent.network import run_network
-from limitlab.algorithms.descent.wide import run_wide
+from limitlab.algorithms.descent.line import line_memory, run_line
+from limitlab.algorithms.descent.network import network_memory, run_network
+from limitlab.algorithms.descent.wide import run_wide, wide_memory
 from limitlab.algorithms.settings.fixed_data import Descent, NetworkDescent, WideDescent, fitting
 from limitlab.numerics.checks import check_choice
+from limitlab.numerics.machine import Memory
 from limitlab.states.request import Request, Seen
 
 __all__ = ["AbstractDescentRule", "Programme"]
 
 
 class Programme(eqx.Module):
-    """A setting, and the function that runs it: (who asks, setting, request) -> what was seen."""
+    """A setting, the function that runs it, (who asks, setting, request) -> what was seen, and what that takes."""
 
     setting: Any
     run: Callable[[str, Any, Request], Seen] = eqx.field(static=True)
+    memory: Callable[[Any, Request], Memory] = eqx.field(static=True)
 
 
 class AbstractDescentRule(AbstractDescent):
@@ -28,11 +30,14 @@ class AbstractDescentRule(AbstractDescent):
 
     def setting(self, problem, asked) -> Programme:
         if Descent.describes(problem):
-            return Programme(Descent.to_simulate(problem, asked), run_line)
+            return Programme(Descent.to_simulate(problem, asked), run_line, line_memory)
         wide = fitting(WideDescent.of, problem)
         if wide is not None:
-            return Programme(wide, run_wide)
-        return Programme(NetworkDescent.to_simulate(problem, asked), run_network)
+            return Programme(wide, run_wide, wide_memory)
+        return Programme(NetworkDescent.to_simulate(problem, asked), run_network, network_memory)
+
+    def memory(self, setting: Programme, asked: Request) -> Memory:
+        return setting.memory(setting.setting, asked)
 
     def run(self, setting: Programme, asked: Request) -> Seen:
         check_choice("simulate", "representation", asked.representation, ("weights",))

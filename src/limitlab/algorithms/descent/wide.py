@@ -17,15 +17,35 @@ from limitlab.algorithms.descent.step import START
 from limitlab.algorithms.loop import march
 from limitlab.algorithms.settings.fixed_data import PhaseData, WideDescent
 from limitlab.errors import AccuracyWarning
-from limitlab.numerics.machine import Progress, check_memory, one_thread
+from limitlab.numerics.machine import Memory, Progress, one_thread
 from limitlab.numerics.trees import traced
 from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_attrs, matrix_variables
 from limitlab.states.request import Request, Seen
 from limitlab.states.run import FIELD_BOUND, Run
 
-__all__ = ["Descended", "descend", "draw_instance", "draw_weights", "run_wide", "start_factor", "warn_if_unstable"]
+__all__ = [
+    "Descended",
+    "descend",
+    "draw_instance",
+    "draw_weights",
+    "run_wide",
+    "start_factor",
+    "warn_if_unstable",
+    "wide_memory",
+]
 
 REFERENCE = "saraomannelli2020optimization"
+
+
+def wide_memory(setting: WideDescent, asked: Request) -> Memory:
+    """What `run_wide` holds: X and its workspace, W and the fields, and what is seen of all replicas."""
+    d, width, looks = asked.d, setting.width, asked.replicas * len(asked.clocked[0])
+    n = sample_count("simulate", setting.ratio, d)
+    return Memory(
+        8 * (4 * n * d + 3 * (n + d) * width + 40 * looks),
+        f"It holds {n} x {d} inputs, {width} x {d} weights and {looks} looks. Use a smaller d, sample_ratio or width, "
+        "or fewer replicas or times.",
+    )
 
 
 def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
@@ -44,8 +64,6 @@ def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
     """
     by, d, width, (times, targets) = f"simulate with {name}", asked.d, setting.width, asked.clocked
     n = sample_count(by, setting.ratio, d)
-    needed = 8 * (4 * n * d + 3 * (n + d) * width)
-    check_memory(needed, f"It holds {n} x {d} inputs and {width} x {d} weights. Use a smaller d or width.")
     runs = []
     for replica in range(asked.replicas):
         instance = draw_instance(by, setting, d, asked.seed, replica)
@@ -65,7 +83,7 @@ def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
             "n": n,
             "seed": int(asked.seed),
             "width": width,
-            "bytes_needed": needed,
+            "bytes_needed": wide_memory(setting, asked).bytes,
         },
     )
 

@@ -19,7 +19,7 @@ from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.gamp.iteration import FLOOR, Model, begin, converge, gather
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_integer
+from limitlab.numerics.checks import check_seed
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel, Logistic
@@ -102,7 +102,7 @@ class GAMPEstimator(BaseEstimator):
     def fit(self, X, y) -> "GAMPEstimator":
         """Run message passing on inputs X (n, d) and labels y (n,)."""
         model, start, rule = self._model(), self._start(), self._rule()
-        check_integer("GAMP.fit", "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_seed("GAMP.fit", self.seed)
         check_start("GAMP.fit", model, start, teacher=False)
         X = self._inputs(X, reset=True)
         labels = self._labels(y, len(X))

@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from limitlab.algorithms.gamp.trajectories import run_gamp
+from limitlab.algorithms.gamp.trajectories import gamp_memory, run_gamp
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.numerics.machine import Memory
 from limitlab.problems.base import AbstractAlgorithm
 from limitlab.states.request import Request, Seen
 
@@ -62,6 +63,9 @@ class GAMP(AbstractAlgorithm):
 
     def setting(self, problem, asked) -> GLM:
         return GLM.to_simulate(problem, asked)
+
+    def memory(self, setting: GLM, asked: Request) -> Memory:
+        return gamp_memory(setting, self, asked)
 
     def run(self, setting: GLM, asked: Request) -> Seen:
         return run_gamp(setting, self, asked)

@@ -11,19 +11,32 @@ from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_co
 from limitlab.algorithms.gamp.iteration import Iterated, Model, begin, gather, iterate
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.algorithms.settings.fixed_data import GLM
-from limitlab.numerics.machine import check_memory
+from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import traced
 from limitlab.states.request import Request, Seen
 
 if TYPE_CHECKING:
     from limitlab.algorithms.gamp.gamp import GAMP
 
-__all__ = ["label_errors", "run_gamp"]
+__all__ = ["gamp_memory", "label_errors", "run_gamp"]
 
 BATCH = 4  # replicas per compiled call, and per report of progress
 BLOCK = 64  # points of a trajectory in one compiled call, whatever its length
 SANE = 4.0  # times rho (or what the start had): q + V of a posterior is rho, up to fluctuations
 WORKSPACE = 3  # copies of X that are alive at the peak: the matrix, and the random bits it is drawn from
+
+
+def gamp_memory(setting: GLM, rule: "GAMP", asked: Request) -> Memory:
+    """What `run_gamp` holds: one matrix and its workspace, and the trajectories of all replicas."""
+    d, entry = asked.d, jnp.dtype(rule.precision).itemsize
+    n = sample_count("simulate", setting.ratio, d)
+    matrix = (WORKSPACE + (rule.variances == "vector")) * n * d * entry
+    return Memory(
+        matrix + 8 * 30 * asked.replicas * (rule.iterations + 1) + 8 * 20 * (n + d),
+        f"It holds the {n} x {d} matrix of inputs and its workspace, and {rule.iterations} iterations of "
+        f"{asked.replicas} replicas. Use a smaller d or sample_ratio, fewer iterations or replicas, "
+        'variances="scalar", or precision="float32".',
+    )
 
 
 def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
@@ -51,12 +64,6 @@ def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
     n = sample_count(by, setting.ratio, d)
     model = Model(setting.prior, setting.channel)
     check_start(by, model, setting.start, teacher=True)
-    needed = _bytes_needed(n, d, rule)
-    check_memory(
-        needed,
-        f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d or sample_ratio, "
-        'variances="scalar", or precision="float32".',
-    )
 
     nature, start = (setting.inputs, *traced((setting.teacher, setting.channel))), traced(setting.start)
     damping, sizes = jnp.asarray(float(rule.damping)), (n, d, rule.iterations, rule.variances, rule.precision)
@@ -103,7 +110,7 @@ def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
             "seed": int(asked.seed),
             "change": change,
             "converged": [int(x) for x in ended],
-            "bytes_needed": int(needed),
+            "bytes_needed": gamp_memory(setting, rule, asked).bytes,
         },
     )
 
@@ -159,8 +166,3 @@ def _label_errors(channel, points):
         return jnp.where(jnp.any(jnp.isnan(point)), jnp.nan, error)
 
     return jax.lax.map(one, points)
-
-
-def _bytes_needed(n: int, d: int, rule: "GAMP") -> int:
-    entry = jnp.dtype(rule.precision).itemsize
-    return (WORKSPACE + (rule.variances == "vector")) * n * d * entry

@@ -25,6 +25,7 @@ class Adam(AbstractOnePass):
     """
 
     clock_words: ClassVar[str] = "t = γ·step"
+    memories: ClassVar[int] = 2
     reference: ClassVar[tuple[str, ...]] = ("kingma2015adam",)
 
     learning_rate: float

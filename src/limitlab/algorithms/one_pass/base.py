@@ -25,7 +25,7 @@ from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.keys import Stream, keys_of
-from limitlab.numerics.machine import blank, check_memory
+from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
 from limitlab.problems.base import AbstractAlgorithm
 from limitlab.problems.networks import Committee
@@ -34,7 +34,7 @@ from limitlab.states.request import Request, Seen
 from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Learner, Run, after_the_end
 from limitlab.states.view import AbstractView, Report
 
-__all__ = ["AbstractOnePass", "Stage", "begin", "chain_columns", "in_words", "state_bytes", "stepper"]
+__all__ = ["AbstractOnePass", "Stage", "begin", "chain_columns", "in_words", "stepper"]
 
 
 class Stage(NamedTuple):
@@ -51,6 +51,7 @@ class AbstractOnePass(AbstractAlgorithm):
     learning_rate: eqx.AbstractVar[float]
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
     chained: ClassVar[bool] = False  # has a chain of overlaps that is exact in law
+    memories: ClassVar[int] = 0  # numbers that it remembers for every parameter
 
     def __init_subclass__(cls, **keywords):
         """Who changes a step or the run has no chain of the rule that it was made from, unless it says so."""
@@ -124,14 +125,15 @@ class AbstractOnePass(AbstractAlgorithm):
         """How many samples were seen after so many steps."""
         return steps * self.batch
 
+    def memory(self, setting: OnePass, asked: Request) -> Memory:
+        return Memory(_state_bytes(setting, self, asked) + seen_bytes(setting, asked), _smaller(setting, asked))
+
     def run(self, setting: OnePass, asked: Request) -> Seen:
         """Runs of the rule, seen at the asked steps."""
         d, index = asked.d, jnp.arange(asked.replicas)
         chain = chain_columns(setting, self, asked)
         setting.inputs.check(d)
         _check_start(setting, self, d)
-        needed = state_bytes(setting, self, asked) + seen_bytes(setting, asked)
-        check_memory(needed, _smaller(setting, asked, chain))
         live, rule = setting.live(), traced(self)
         start = begin(live, rule, d, jnp.asarray(asked.seed), index, asked.representation)  # traced: compiled once
         view = view_of(setting, asked, start, keys_of(asked.seed, Stream.LOOK, index))
@@ -141,7 +143,7 @@ class AbstractOnePass(AbstractAlgorithm):
             name: np.stack(x) if name in view.steady else blank(np.stack(x), gone)
             for name, x in ((name, [one[name] for one in seen]) for name in seen[0])
         }
-        return in_words(self, asked, run, view.report(path), needed)
+        return in_words(self, asked, run, view.report(path), self.memory(setting, asked).bytes)
 
 
 def in_words(rule: AbstractOnePass, asked: Request, run: Run, report: Report, needed: int) -> Seen:
@@ -272,15 +274,16 @@ def _check_start(setting: OnePass, rule: AbstractOnePass, d: int) -> None:
         )
 
 
-def state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:
+def _state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:
     """Bytes of the states, their successors and their inputs."""
     p, k = setting.student.units, 0 if setting.teacher is None else setting.teacher.units
     if asked.representation == "overlaps":
         return asked.replicas * (p + k) * 4 * (p + k) * 8
-    return 8 * asked.replicas * (3 * (p + k) * asked.d + rule.batch * (2 * asked.d + 4 * p))
+    held = 3 * (p + k) + 2 * rule.memories * p + (2 * p if rule.heated else 0)
+    return 8 * asked.replicas * (held * asked.d + rule.batch * (2 * asked.d + 4 * p))
 
 
-def _smaller(setting: OnePass, asked: Request, chain: int | None) -> str:
+def _smaller(setting: OnePass, asked: Request) -> str:
     P = 0 if setting.teacher is None else setting.teacher.latent
     if P:
         looks = len(asked.clocked[0]) * asked.replicas
@@ -290,5 +293,6 @@ def _smaller(setting: OnePass, asked: Request, chain: int | None) -> str:
             f"{3 * asked.replicas * setting.student.units * asked.d * 8 / 2**30:.1f} GiB. Use fewer replicas, times or "
             "latent coordinates, or a smaller d."
         )
-    smaller = 'representation="overlaps" needs memory independent of d' if chain is None else "ask for fewer"
-    return f"Use fewer replicas, units or times, or a smaller d; {smaller}."
+    chain = setting.committees is not None and asked.representation == "weights"
+    smaller = '; representation="overlaps" needs memory independent of d' if chain else ""
+    return f"Use fewer replicas, units, times or samples in a batch, or a smaller d{smaller}."

@@ -65,6 +65,11 @@ class LayerwiseSGD(AbstractOnePass):
         asked.part(problem.student, Committee, "a Committee, whose layers are known", "Use student=Committee(...).")
         return OnePass.of(problem, asked)
 
+    def memory(self, setting, asked):
+        needed, p, n = super().memory(setting, asked), setting.student.units, self.ridge_samples
+        ridge = 0 if self.penalty is None else 4 * min(p, n) ** 2 + (0 if p <= n else 3 * p * n)
+        return needed._replace(bytes=needed.bytes + 8 * ridge)
+
     def stages(self, clock):
         switch = round(float(self.switch_time) / float(clock))
         kappa, batch = self.second_layer_rate, self.batch_size

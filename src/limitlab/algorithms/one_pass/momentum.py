@@ -26,6 +26,7 @@ class Momentum(AbstractOnePass):
     """
 
     clock_words: ClassVar[str] = "t = γ·step/((1-μ)·p·d)"
+    memories: ClassVar[int] = 1
     reference: ClassVar[tuple[str, ...]] = ("polyak1964methods",)
 
     learning_rate: float

@@ -21,7 +21,8 @@ from limitlab.analysis.exits.rates import (
     overparametrisation_gain,
 )
 from limitlab.analysis.exits.result import ExitTime
-from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
+from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.problems.problem import Problem
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "overparametrisation_gain",
 ]
 
+HELD, DRAWN = 8, 1024  # matrices of overlaps held for a start, and starts that are drawn at once at least
 AVERAGES = ("annealed", "quenched", "full", "noise_corrected")
 LAWS = ("printed", "finite", "limiting")
 PROBES = 16  # starts from which a linearised formula is checked against the full equations
@@ -91,8 +93,9 @@ def exit_time(
     learning bound, or below the noise floor). The number is then returned with ``reached`` False and a note
     that says so.
     """
+    relieve()
     plateau = plateau_of("exit_time", problem, random_start=True)
-    d = check_number("exit_time", "d", d, low=2, remedy="It is the input dimension.")
+    d = check_number("exit_time", "d", d, low=2, high=1e15, remedy="It is the input dimension.")
     T = check_number(
         "exit_time",
         "threshold",
@@ -106,7 +109,10 @@ def exit_time(
     check_choice("exit_time", "average", average, AVERAGES)
     check_choice("exit_time", "law", law, LAWS)
     starts = check_integer("exit_time", "starts", starts, low=2, remedy="An average needs several starts.")
+    seed = check_seed("exit_time", seed)
     p, growth = plateau.width, plateau.growth
+    needed = 8 * (p + 1) ** 2 * HELD * max(starts, DRAWN)
+    check_memory(Memory(needed, f"It follows {starts} starts of {p} units. Use fewer starts or units."), "exit_time")
     if growth <= 0:
         return _result(plateau, d, T, Average(math.inf, 0.0, 0.0), average, _why_not(plateau, T))
     if average == "annealed":

@@ -20,6 +20,7 @@ import numpy as np
 
 from limitlab.analysis.exits.formulas import Plateau, plateau_of
 from limitlab.analysis.exits.ode import flow
+from limitlab.numerics.machine import relieve
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
 
@@ -55,6 +56,7 @@ def asymptotic_risk(problem: Problem) -> AsymptoticRisk:
     risk is lower (by 14 per cent at p = 8, Gamma = 0.1, Delta = 1). Needs the problem of `exit_time`, from
     any start.
     """
+    relieve()
     plateau = plateau_of("asymptotic_risk", problem)
     p, Gamma, variance = plateau.width, plateau.Gamma, plateau.variance
     if plateau.growth <= 0:

@@ -13,6 +13,7 @@ import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.numerics.machine import Memory, check_memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
@@ -95,6 +96,8 @@ def plateau_in(setting: CommitteeOnePass, asked: Asked, *, random_start: bool = 
         fail("OnlineSGD(spherical=True)", "spherical=False")
     if not start.one_layer and student.output_weights is None:
         fail('a start with second_layer="ones" of scale one', str(start).replace("\n", ""))
+    needed = Memory(8 * 6 * (student.width + 1) ** 2, f"It looks at the overlaps of {student.width} units. Use fewer.")
+    check_memory(needed, asked.by)
     Q, _, P = (np.asarray(x) for x in start.limit(student.width, 1))
     if not (np.allclose(np.diag(Q), 1) and np.allclose(P, 1)):
         came = f"Q_ii = {np.diag(Q).tolist()}, P = {P.tolist()}"

@@ -11,6 +11,7 @@ import equinox as eqx
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.analysis.exits.formulas import Plateau, plateau_in, unit_rate
 from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
@@ -93,6 +94,7 @@ def optimal_learning_rate(problem: Problem) -> OptimalRate:
     times the batch size. The problem's own rate is ignored. For p >= 2 and little noise gamma_opt > p/6: SGD
     leaves the plateau at this rate but does not learn. Needs the problem of `exit_time`, from any start.
     """
+    relieve()
     here, unit = _plateau_and_unit("optimal_learning_rate", problem)
     critical = _critical(here, unit)
     value = unit / (2 * here.c)
@@ -118,6 +120,7 @@ def critical_learning_rate(problem: Problem) -> CriticalRate:
     sharp bound: the state that is reached moves away from the teacher smoothly as gamma passes p/6;
     `asymptotic_risk` has it. Needs the problem of `exit_time`, from any start; its own rate is ignored.
     """
+    relieve()
     return _critical(*_plateau_and_unit("critical_learning_rate", problem))
 
 
@@ -132,7 +135,9 @@ def overparametrisation_gain(width: float, variance: float = 0.0) -> Gain:
     is at most 10/3.
     """
     if width != math.inf:
-        width = check_integer("overparametrisation_gain", "width", width, low=1, remedy="Use math.inf for the limit.")
+        width = check_integer(
+            "overparametrisation_gain", "width", width, low=1, high=2**53, remedy="Use math.inf for the limit."
+        )
     variance = check_number("overparametrisation_gain", "variance", variance, low=0, remedy="It is the label noise.")
     one, wide = 6 + variance / 2, 1 + 1 / width + 4 / width**2 + variance / 2
 

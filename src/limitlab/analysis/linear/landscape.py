@@ -10,6 +10,7 @@ import numpy as np
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Points, curve, stable_states
+from limitlab.numerics.machine import relieve
 from limitlab.numerics.roots import bisect
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
@@ -61,13 +62,14 @@ def free_entropy(problem: Problem, m) -> "xr.Dataset":
         local maxima), ``maxima_free_entropy``, ``message_passing`` and ``bayes_optimal`` (overlaps of the first and of
         the highest).
     """
+    relieve()
     asked = Asked("free_entropy", InputError)
     problem = asked.part(problem, Problem, "a Problem", "Describe what is learned with Problem(...).")
     glm = GLM.of(problem, asked)
     prior, channel, alpha, rho = glm.prior, glm.channel, glm.ratio, glm.rho
     try:
         m = np.atleast_1d(np.asarray(m, float))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"free_entropy needs a list of overlaps m; got {m!r}.") from None
     if m.ndim != 1 or m.size == 0 or not np.all((m >= 0) & (m <= rho * (1 + 1e-12))) or np.any(np.diff(m) <= 0):
         raise InputError(
@@ -105,6 +107,7 @@ def fixed_points(prior: AbstractPrior, channel: AbstractChannel) -> Points:
 
     Each is a fixed point at its own sample ratio ``alpha``: stable where alpha rises with A, unstable where it falls.
     """
+    relieve()
     return curve(prior, channel).at
 
 

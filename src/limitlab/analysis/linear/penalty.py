@@ -10,6 +10,7 @@ from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.erm.erm_asymptotics import solve_erm
 from limitlab.macro.erm.separability import separability_ratio
+from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
@@ -63,6 +64,7 @@ def separability_threshold(channel: AbstractChannel, prior: AbstractPrior | None
     Infinite for noiseless signs; 2 for labels that are pure noise. Without penalty the logistic fit exists only above,
     max margin only below. Only the second moment of the prior counts.
     """
+    relieve()
     asked = Asked("separability_threshold", InputError)
     channel = asked.part(channel, AbstractChannel, "a channel such as Sign(flip=0.1)", "Give one.")
     prior = GaussianPrior() if prior is None else prior
@@ -76,6 +78,7 @@ def optimal_penalty(problem: Problem) -> OptimalPenalty:
     For labels -1 and +1 the error is the probability of a wrong sign, otherwise the mean-square error of the output.
     Square loss is in closed form; others by grids of penalties, each solved in one call, closing in on the minimum.
     """
+    relieve()
     setting = ConvexFit.of(problem, Asked("optimal_penalty", InputError))
     if setting.loss.hard:
         raise InputError("optimal_penalty: MaxMargin() has no penalty. Use HingeLoss() or LogisticLoss().")

@@ -10,7 +10,7 @@ from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import amp_state, curve, stable_states
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.machine import Progress
+from limitlab.numerics.machine import Progress, relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem, replaced
 from limitlab.results.schema import dataset
@@ -48,6 +48,7 @@ def phase_diagram(
         ``weak_recovery``, ``information``, ``algorithmic`` (NaN with status "undefined" where there is none; such a
         problem is easy wherever weak recovery is).
     """
+    relieve()
     asked = Asked("phase_diagram", InputError)
     problem = asked.part(problem, Problem, "a Problem", "Describe what is learned with Problem(...).")
     values, alphas = (np.atleast_1d(np.asarray(x, float)) for x in (values, sample_ratios))

@@ -12,6 +12,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Curve, curve, stable_states
+from limitlab.numerics.machine import relieve
 from limitlab.numerics.roots import crossing
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
@@ -78,6 +79,7 @@ def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None =
     1.1284714...
     >>> sweep(thresholds, problem, {"channel.variance": [0.0, 0.1, 0.2]})
     """
+    relieve()
     asked = Asked("thresholds", InputError)
     if isinstance(prior, Problem):
         prior, channel = _parts(prior, channel, asked)

@@ -14,6 +14,7 @@ import numpy as np
 from limitlab.analysis.mixtures.measures import Measure, Potentials, least, potentials, radii, refine
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.machine import relieve
 from limitlab.problems.problem import Problem, replaced
 from limitlab.text import html_record
 
@@ -55,6 +56,7 @@ def global_minimum(problem: Problem, d: float = math.inf, tolerance: float = 1e-
     Points of the hull are added where Psi is least until no law can be better by more than ``tolerance``, which is a
     proof (`OptimalityGap`).
     """
+    relieve()
     check_number("global_minimum", "tolerance", tolerance, low=1e-14, remedy="Use 1e-10.")
     p = potentials(problem, d)
     if p.decay:
@@ -158,6 +160,7 @@ def critical_delta(problem: Problem, d: float = math.inf) -> CriticalDelta:
     The delta of ``problem`` itself does not matter. At infinite d and above it the risk can be 0; at finite d and above
     it the minimum has mass elsewhere, usually at infinity.
     """
+    relieve()
     from scipy.optimize import brentq
 
     def at(delta: float) -> tuple[float, float, float]:

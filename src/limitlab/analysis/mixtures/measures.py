@@ -21,6 +21,7 @@ from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, at_infi
 from limitlab.macro.mixtures.radial_flow import RadialFlow
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import normal_nodes
+from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import html_record
@@ -112,6 +113,7 @@ def potentials(problem: Problem, d: float = math.inf) -> Potentials:
     ``potentials(problem, d).risk(rho)`` is the risk of any law of norms: a result of `RadialFlow` or `simulate` at one
     time, a pair (radii, weights), or radii of equal weight.
     """
+    relieve()
     problem = Asked("potentials", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")
     asked = Asked("RadialFlow")  # the same needs: norms only
     one_pass = LabelledOnePass.of(problem, asked)
@@ -129,7 +131,7 @@ def as_measure(rho: Any) -> Measure:
         else:
             r = np.atleast_1d(np.asarray(rho, float))
             weight = np.full(r.shape, 1 / max(1, r.size))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         r = weight = np.array([np.nan])
     total = float(np.sum(weight)) if weight.size else 0.0
     if r.ndim != 1 or r.shape != weight.shape or np.any(np.isnan(r)) or not total > 0 or not np.all(weight >= 0):
@@ -204,6 +206,7 @@ def optimality_gap(problem: Problem, rho, d: float = math.inf) -> OptimalityGap:
     Weight decay is counted as it acts, :math:`\Psi_\lambda = \Psi + \lambda r^2/2`. By convexity no law has a risk
     (with decay) below that of rho minus ``gap``.
     """
+    relieve()
     p, rho = potentials(problem, d), as_measure(rho)
     decay = p.decay
     f = p.network(rho)
@@ -226,6 +229,7 @@ def finite_width(problem: Problem, rho, d: float = math.inf) -> float:
 
     with the diagonal of U, where both directions are the same one. Hence inf risk_N is within K/N of inf risk.
     """
+    relieve()
     p, rho = potentials(problem, d), as_measure(rho)
     if np.any(np.isinf(rho.r)):
         raise InputError("finite_width needs finite norms; the law has an atom at infinity.")

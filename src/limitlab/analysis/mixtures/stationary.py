@@ -18,7 +18,8 @@ import numpy as np
 from limitlab.analysis.mixtures.measures import Potentials, as_measure, potentials
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.mixtures.volumes import entropy
-from limitlab.numerics.checks import check_integer
+from limitlab.numerics.checks import check_array, check_integer
+from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
@@ -37,7 +38,10 @@ def stationary_law(problem: Problem, d: int, cells: int = 2000) -> "xr.Dataset":
 
     Needs temperature > 0 and weight_decay > 0 (without decay noise carries the weights away for ever).
     """
+    relieve()
     cells = check_integer("stationary_law", "cells", cells, low=16, remedy="Use 2000.")
+    needed = Memory(8 * 1000 * cells, f"It holds {cells} cells at all nodes of the data. Use fewer cells.")
+    check_memory(needed, by="stationary_law")
     p = potentials(problem, d)
     if not math.isfinite(d):
         raise InputError(f"stationary_law needs a finite dimension; got d={d}. Noise moves |w|^2 by d.")
@@ -118,7 +122,7 @@ def radial_density(result: "xr.Dataset", edges) -> "xr.Dataset":
 
     The share of norms outside the edges is lost from the density's integral, not spread over it.
     """
-    edges = np.asarray(edges, float)
+    edges = check_array("radial_density.edges", edges)
     if (
         edges.ndim != 1
         or len(edges) < 2

@@ -11,6 +11,7 @@ from limitlab.algorithms.settings.fixed_data import GLM, at_ratio
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import FixedPoint, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
+from limitlab.numerics.machine import relieve
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
@@ -44,7 +45,7 @@ def positive_list(by: str, name: str, values: Any, strict: bool) -> np.ndarray:
     """A one-dimensional array of finite numbers > 0 (>= 0 if not ``strict``), or `InputError`."""
     try:
         array = np.atleast_1d(np.asarray(values, dtype=float))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{by}: {name} must be a list of numbers; got {values!r}.") from None
     low = float(np.min(array, initial=math.inf))
     if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)) or low < 0 or (strict and low == 0):
@@ -80,6 +81,7 @@ class BayesOptimal(AbstractLimit):
 
     def curve(self, problem: Problem, alphas: Any):
         """The same at many sample ratios in one go, along a dimension ``sample_ratio``."""
+        relieve()
         alphas = positive_list("BayesOptimal.curve", "alphas", alphas, strict=True)
         return self._dataset(problem, self.setting(at_ratio(problem, alphas[0]), Asked("BayesOptimal")), alphas)
 

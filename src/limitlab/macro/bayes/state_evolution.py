@@ -14,6 +14,7 @@ from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable_states
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
@@ -151,6 +152,10 @@ class StateEvolution(AbstractLimit):
 
     def setting(self, problem: Problem, asked: Asked) -> "MessagePassing":
         return MessagePassing.of(problem, asked, own_start=self.start == "uninformed")
+
+    def memory(self, setting: "MessagePassing", times: np.ndarray | None) -> Memory:
+        count = self.iterations or setting.iterations
+        return Memory(8 * 40 * count, f"It keeps {count} iterations. Use fewer iterations.")
 
     def begin(self, setting: "MessagePassing") -> Order:
         """Where the iteration starts."""

@@ -12,10 +12,11 @@ from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.committees.particles import CHUNK, Cloud, Interaction, cloud_risk, drift, interaction
 from limitlab.macro.limit import AbstractLimit
-from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.gauss.pairs import pair_numbers
 from limitlab.numerics.gauss.rules import normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
+from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import Integration, integrate
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
@@ -101,8 +102,11 @@ class HighDimMeanField(AbstractLimit):
             check_integer(name, "particles", self.particles, low=1, remedy="None takes the student's own units.")
         if self.d is not None and check_number(name, "d", self.d, low=1, remedy="None means infinity.") % 1:
             raise InputError(f"{name}.d must be a whole number; got {self.d!r}. It is the dimension of the weights.")
+        check_seed(name, self.seed)
         check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-8.")
-        check_integer(name, "nodes", self.nodes, low=2, remedy="24 are enough unless quadrature_error says otherwise.")
+        check_integer(
+            name, "nodes", self.nodes, low=2, high=1000, remedy="24 are enough unless quadrature_error says otherwise."
+        )
 
     def setting(self, problem: Problem, asked: Asked) -> CommitteeOnePass:
         setting = CommitteeOnePass.of(problem, asked)
@@ -130,6 +134,16 @@ class HighDimMeanField(AbstractLimit):
                 "particles=None. Give a number of particles, or a d."
             )
         return setting
+
+    def memory(self, setting: CommitteeOnePass, times: np.ndarray) -> Memory:
+        n, k = setting.student.width if self.particles is None else self.particles, setting.teacher.width
+        f, g = setting.student.activation, setting.teacher.activation
+        start = 8 * 8 * n * n  # the overlaps that (m, q) are read off
+        table = 0 if f.name == g.name == "square" else 8 * 16 * n * (n + k) + 64 * CHUNK * self.nodes
+        return Memory(
+            start + table + 8 * n * (k + 2) * (20 + 4 * len(times)),
+            f"It follows {n} particles, each of which acts on all others. Use fewer particles or times.",
+        )
 
     def _cloud(self, setting: CommitteeOnePass) -> tuple[CommitteeOnePass, Cloud, jax.Array]:
         """The setting with one unit per particle, the particles at time 0, and P."""

@@ -18,13 +18,14 @@ from limitlab.macro.dmft.rows import Kernels, Model, Scheme
 from limitlab.macro.dmft.solve import Batch, block_length, bytes_needed, continue_batch, first_batch, iterate_batch
 from limitlab.macro.dmft.state import DMFTState
 from limitlab.macro.limit import AbstractLimit
-from limitlab.numerics.checks import check_choice, check_integer, check_number, check_times, whole_steps
-from limitlab.numerics.machine import check_memory
+from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times, whole_steps
+from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.spec import spec_hash
 from limitlab.states.direction import TwoTimes
+from limitlab.states.request import second_times
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
 
@@ -35,8 +36,6 @@ __all__ = ["DMFT"]
 
 BLURRED = 2.0  # an overlap of the start below this many sqrt(alpha/trajectories) is lost in their noise
 OVERSHOOTS = 1.6  # eta h^2 of the largest field; batches were lost from 1.65 on
-RIDGE = 0.1  # of the identity, in units of C_z; 0.01 gives the same
-KINK_RIDGE = 0.01  # where the identity alone gives K, a larger one biases it
 
 
 class DMFT(AbstractLimit):
@@ -59,8 +58,8 @@ class DMFT(AbstractLimit):
     :math:`\alpha E[g^t h^t]` differs from what the kernels say. The dimension ``replica`` counts batches: independent
     solutions, whose scatter is the Monte-Carlo error.
 
-    Memory: 24 + 9 probes bytes per trajectory and step, and blocks of steps beyond the last (``bytes_needed`` has all),
-    one batch at a time. Work: 6 trajectories * steps^2.
+    Memory: 32 + 9 probes bytes per trajectory and step, and blocks of steps beyond the last (``bytes_needed`` has all),
+    one batch at a time. Work: 8 trajectories * steps^2.
 
     Parameters
     ----------
@@ -72,8 +71,9 @@ class DMFT(AbstractLimit):
     probes
         Random signs per trajectory that probe the tangents.
     identity
-        Whether each row of K is corrected by an exact identity between alpha E[g^t h^s] and the kernels. Without it
-        C is biased in hard cases. None: yes if causal, no if iterated (which does not converge well with it).
+        Whether each row of K is also taken from an exact identity, alpha E[g^t z^s] = sum_r C_z(s, r) K(t, r): a
+        regression, to which tangents are a second estimate; the two are weighted by their noise. Without it C is wrong
+        in hard cases. None: yes if causal, no if iterated (which does not converge well with it).
     seed
         A whole number.
     d
@@ -102,7 +102,7 @@ class DMFT(AbstractLimit):
         check_integer("DMFT", "batches", self.batches, low=1, remedy="Use 2 or more for error bars.")
         check_choice("DMFT", "scheme", self.scheme, ("causal", "iterated"))
         check_integer("DMFT", "probes", self.probes, low=1, remedy="One is enough.")
-        check_integer("DMFT", "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_seed("DMFT", self.seed)
         check_number("DMFT", "tolerance", self.tolerance, low=0, open_low=True, remedy="Use 1e-9, say.")
         check_integer("DMFT", "iterations", self.iterations, low=1, remedy="Ask for at least one.")
         if self.d is not None:
@@ -124,7 +124,7 @@ class DMFT(AbstractLimit):
         return setting
 
     def solve(self, setting: Descent, times: np.ndarray) -> "xr.Dataset":
-        steps = self._prepare(setting, times, kept=1)
+        steps = self._prepare(setting, times)
         solved, notes = [], []
         for index in range(self.batches):
             kernels, note = self._kernels(setting, index, int(steps[-1]))
@@ -142,11 +142,13 @@ class DMFT(AbstractLimit):
         return self._continue(problem, times, state)
 
     def _continue(self, problem: Problem, times, state: DMFTState | None):
+        relieve()
         setting = self.setting(problem, Asked("DMFT"))
         if self.scheme != "causal":
             raise InputError("DMFT.run and resume need scheme='causal': iteration has no state. Use predict.")
         times = check_times(times)
-        steps = self._prepare(setting, times, kept=self.batches)
+        check_memory(self._memory(setting, times, self.batches), by="DMFT")
+        steps = self._prepare(setting, times)
         model, batches = self._model(setting), []
         for index in range(self.batches):
             batch = self._begin(setting, index, int(steps[-1])) if state is None else state.batches[index]
@@ -154,18 +156,22 @@ class DMFT(AbstractLimit):
         data = self._report(setting, times, steps, [batch.kernels for batch in batches], [{}] * self.batches)
         return data, DMFTState(tuple(batches), spec_hash(problem), self._settings())
 
-    def _prepare(self, setting: Descent, times: np.ndarray, kept: int) -> np.ndarray:
-        """The steps of the asked times, after a word on memory and on the step size."""
-        steps = whole_steps(times, float(setting.rule.learning_rate))
-        needed = kept * self._bytes(int(steps[-1]))
-        check_memory(
-            needed,
-            f"It holds {self.trajectories} trajectories of {int(steps[-1])} steps. Use fewer trajectories and more "
-            "batches, a shorter time, or a larger learning_rate.",
-            by="DMFT",
+    def memory(self, setting: Descent, times: np.ndarray) -> Memory:
+        return self._memory(setting, times, kept=1)
+
+    def _memory(self, setting: Descent, times: np.ndarray, kept: int) -> Memory:
+        last = int(whole_steps(times, float(setting.rule.learning_rate))[-1])
+        looks = 8 * 5 * self.batches * len(times) * (len(second_times(times)) + 6)
+        return Memory(
+            kept * self._bytes(setting, last) + looks,
+            f"It holds {self.trajectories} trajectories of {last} steps. Use fewer trajectories and more batches, a "
+            "shorter time, or a larger learning_rate.",
         )
+
+    def _prepare(self, setting: Descent, times: np.ndarray) -> np.ndarray:
+        """The steps of the asked times, after a word on the step size."""
         self._warn(setting, unstable=warn_if_unstable("DMFT", setting, stacklevel=5))
-        return steps
+        return whole_steps(times, float(setting.rule.learning_rate))
 
     def _warn(self, setting: Descent, unstable: bool) -> None:
         """Two ways in which finitely many trajectories are worse than the theory they stand for."""
@@ -190,8 +196,8 @@ class DMFT(AbstractLimit):
                 stacklevel=5,
             )
 
-    def _bytes(self, steps: int) -> int:
-        return bytes_needed(self.trajectories, self.probes, steps, block_length(steps), self.scheme == "iterated")
+    def _bytes(self, setting: Descent, steps: int) -> int:
+        return bytes_needed(self.trajectories, self._scheme(setting), steps, self.scheme == "iterated")
 
     def _kernels(self, setting: Descent, index: int, last: int) -> tuple[Kernels, dict]:
         model, key, batch = self._model(setting), self._key(index), self._begin(setting, index, last)
@@ -205,7 +211,7 @@ class DMFT(AbstractLimit):
         return self.scheme == "causal" if self.identity is None else bool(self.identity)
 
     def _scheme(self, setting: Descent) -> Scheme:
-        return Scheme(self.probes, self._identity, RIDGE if setting.loss.smooth else KINK_RIDGE)
+        return Scheme(self.probes, self._identity)
 
     def _model(self, setting: Descent) -> Model:
         rule, loss = traced((setting.rule, setting.loss))
@@ -237,7 +243,7 @@ class DMFT(AbstractLimit):
             "trajectories": self.trajectories,
             "scheme": self.scheme,
             "seed": self.seed,
-            "bytes_needed": self._bytes(int(steps[-1])),
+            "bytes_needed": self._bytes(setting, int(steps[-1])),
         }
         attrs |= {name: [note[name] for note in notes] for name in notes[0]}
         settled = [note.get("change", 0.0) <= self.tolerance for note in notes]

@@ -6,6 +6,7 @@ r"""Trajectories of one training sample in its effective noise, N at a time.
 
 h is the part of the sample's field that is orthogonal to the teacher's, h_0. Tangents of h to a kick inside the force
 are probed with random signs, :math:`V^t = \sum_s (dh^t/dP^s)\,\epsilon^s`, so that K(t, s) = alpha E[g'^t V^t eps^s].
+z follows the recursion of h without g: a Gaussian path of covariance C_z, the same noise and no force.
 
 The past is kept in blocks of steps: finished blocks are only read, so that products with the past cost what the past
 is long, without copies.
@@ -19,13 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.descent.base import AbstractDescent
-from limitlab.macro.dmft.rows import Kernels, Model, Row
+from limitlab.macro.dmft.rows import Fit, Kernels, Model, Row, Scheme
 from limitlab.numerics.gauss.rules import sobol_points
 
 __all__ = ["Block", "Front", "Sample", "draw_normals", "draw_sample", "empty_block", "first_front", "move", "observe"]
 
 WIDE = 2.0  # variance of the law that (h0, h^0) are drawn from: tails carry E g^2
 KINK = 0.1  # half width of the difference that stands in for the slope of a force that jumps
+DOUBT = 0.25  # the squared relative error that tangents may have through it
 WILD = 10.0  # bound on probed tangents, usually below 1: a few explode near a saddle of the loss and would swamp K
 SIGNS, NOISE, HEAT, MASK, LABEL = range(5)  # streams of random numbers
 
@@ -40,21 +42,26 @@ class Sample(eqx.Module):
 
 
 class Block(eqx.Module):
-    """Fields h, forces g, probed tangents V, signs and normal variables of some steps; V, signs (step, probes N)."""
+    """Fields h, forces g, tangents V, signs, normal variables, and z, of some steps; V, signs (step, probes N).
+
+    z is empty unless rows of K are fitted.
+    """
 
     h: jax.Array
     g: jax.Array
     V: jax.Array
     signs: jax.Array
     Z: jax.Array
+    z: jax.Array
 
 
 class Front(eqx.Module):
-    """Fields, tangents and masks of the step that comes next."""
+    """Fields, tangents, masks and z of the step that comes next."""
 
     h: jax.Array
     V: jax.Array
     mask: jax.Array
+    z: jax.Array
 
 
 def draw_sample(channel: Any, count: int, rho: float, spread: float, key: jax.Array, seed: tuple[int, ...]) -> Sample:
@@ -72,34 +79,38 @@ def draw_sample(channel: Any, count: int, rho: float, spread: float, key: jax.Ar
     return Sample(h0, y, jnp.asarray(weight), jnp.asarray(np.sqrt(spread) * x[1]))
 
 
-def first_front(rule: AbstractDescent, sample: Sample, probes: int, key: jax.Array) -> Front:
+def first_front(rule: AbstractDescent, sample: Sample, scheme: Scheme, key: jax.Array) -> Front:
     mask = rule.first_mask(_key(key, MASK, 0), len(sample.h0))
-    return Front(sample.first, jnp.zeros(probes * len(sample.h0)), mask)
+    z = sample.first if scheme.identity else jnp.zeros(0)
+    return Front(sample.first, jnp.zeros(scheme.probes * len(sample.h0)), mask, z)
 
 
-def empty_block(count: int, probes: int, length: int) -> Block:
-    line, many = jnp.zeros((length, count)), jnp.zeros((length, probes * count))
-    return Block(line, line, many, many.astype(jnp.int8), line)
+def empty_block(count: int, scheme: Scheme, length: int) -> Block:
+    line, many = jnp.zeros((length, count)), jnp.zeros((length, scheme.probes * count))
+    return Block(line, line, many, many.astype(jnp.int8), line, line if scheme.identity else jnp.zeros((length, 0)))
 
 
 def observe(model: Model, sample: Sample, past, now: Block, front: Front, key, m, t) -> tuple[Block, Row, jax.Array]:
     """The current block with step t written, row t as the trajectories have it, and the slopes g'."""
     field = front.h + m / model.rho * sample.h0
-    g, slope, across = _force(model, sample.y, field, front.mask)
+    g, slope = _force(model, sample.y, field, front.mask)
     signs = jax.random.rademacher(_key(key, SIGNS, t), now.signs.shape[1:], jnp.int8)
     Z = jax.random.normal(_key(key, NOISE, t), g.shape)
     at = t % len(now.h)
-    rows = Block(front.h, g, front.V, signs, Z)
+    rows = Block(front.h, g, front.V, signs, Z, front.z)
     now = jax.tree.map(lambda block, row: block.at[at].set(row), now, rows)
     share, bend = (model.alpha * sample.weight * x for x in (g, slope))
     probes = len(front.V) // len(g)
     probed = (bend * front.V.reshape(probes, -1)).ravel() / probes
-    read = {name: [getattr(block, name) for block in (*past, now)] for name in ("g", "h", "signs")}
+    read = {name: [getattr(block, name) for block in (*past, now)] for name in ("g", "z", "signs")}
+    mu = share @ sample.h0
+    K = _products(read["signs"], probed, t).at[t].set(jnp.sum(bend))
     row = Row(
         M_C=_products(read["g"], share, t),
-        K=_products(read["signs"], probed, t).at[t].set(model.alpha * (sample.weight @ across)),
-        B=_products(read["h"], share, t),
-        mu=share @ sample.h0,
+        K=K,
+        fit=_fit(model, sample, read["z"], g, mu, K, bend, probed, t) if model.scheme.identity else None,
+        B=share @ front.h,
+        mu=mu,
         loss=sample.weight @ model.loss.value(sample.y, field),
     )
     return now, row, slope
@@ -112,28 +123,40 @@ def move(model: Model, k: Kernels, past, now: Block, front: Front, key, slope, t
     e = a * rule.learning_rate if rule.spherical else rule.learning_rate
     if xi is None:
         xi = _combination(k.noise[t], [block.Z for block in blocks], t)
-    h = a * front.h - e * (now.g[at] + _combination(K, [block.h for block in blocks], t) + xi)
+    heat = 0.0
     if rule.heat is not None:
-        heat = jax.random.normal(_key(key, HEAT, t), h.shape)
-        h = h + e / rule.learning_rate * jnp.sqrt(2 * rule.heat * rule.learning_rate) * heat
+        heat = jax.random.normal(_key(key, HEAT, t), front.h.shape)
+        heat = e / rule.learning_rate * jnp.sqrt(2 * rule.heat * rule.learning_rate) * heat
+    h = a * front.h - e * (now.g[at] + _combination(K, [block.h for block in blocks], t) + xi) + heat
+    z = front.z
+    if model.scheme.identity:
+        z = a * z - e * (_combination(K, [block.z for block in blocks], t) + xi) + heat
     kick = jnp.tile(slope, model.scheme.probes) * (front.V + now.signs[at])
     V = jnp.clip(a * front.V - e * (kick + _combination(K, [block.V for block in blocks], t)), -WILD, WILD)
-    return Front(h, V, rule.next_mask(_key(key, MASK, t + 1), front.mask))
+    return Front(h, V, rule.next_mask(_key(key, MASK, t + 1), front.mask), z)
 
 
-def _force(model: Model, y, field, mask) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """g, the slope g' that tangents see, and the slope whose mean is that of g'.
+def _fit(model: Model, sample: Sample, z: list[jax.Array], g, mu, K, bend, probed, t) -> Fit:
+    """What is left of alpha g once K.z and the teacher's field are taken out, against z; and how noisy all this is.
 
-    At a kink g jumps. Its share in the mean of g' is that of a difference across the kink; tangents are left without,
-    since they would explode there: rows of K get that part from the identity.
+    As in a regression, what K explains already is taken out sample by sample: only the rest makes noise.
     """
+    rest = sample.weight * (model.alpha * g - mu / model.rho * sample.h0 - _combination(K, z, t))
+    left, noise = _products(z, rest, t), [jnp.sum(jnp.square(x)) for x in (rest, probed, bend - sample.weight * K[t])]
+    if model.loss.smooth:
+        return Fit(left, *noise)
+    past = jnp.sum(jnp.square(jnp.where(jnp.arange(len(K)) < t, K, 0.0))) / jnp.maximum(t, 1)
+    return Fit(left, noise[0], noise[1] + DOUBT * past, noise[2] + DOUBT * jnp.square(K[t]))
+
+
+def _force(model: Model, y, field, mask) -> tuple[jax.Array, jax.Array]:
+    """g and the slope g' that tangents see; where g jumps, that of a difference across the jump."""
     rule, loss = model.rule, model.loss
     factor = jnp.where(mask, rule.factor, 0.0) if rule.masked else rule.factor
     first, slope = loss.gradient(y, field)
-    across = slope
     if not loss.smooth:
-        across = (loss.gradient(y, field + KINK)[0] - loss.gradient(y, field - KINK)[0]) / (2 * KINK)
-    return factor * first, factor * slope, factor * across
+        slope = (loss.gradient(y, field + KINK)[0] - loss.gradient(y, field - KINK)[0]) / (2 * KINK)
+    return factor * first, factor * slope
 
 
 def _key(key, stream: int, t):

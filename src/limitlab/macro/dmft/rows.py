@@ -10,6 +10,10 @@ memory kernels M_C, K gives
 and with them the next row: :math:`C_z(t+1, s) = a C_z(t, s) - e q_s`,
 :math:`C_z(t+1, t+1) = a^2 C_z(t, t) - 2 a e q_t + e^2 Q + 2T\eta (e/\eta)^2`. On the sphere e = a eta and a is such
 that the norm stays 1 identically; else a = 1 - eta lambda and e = eta.
+
+K is the mean response of g to z, so that alpha E[g^t z^s] = sum_r C_z(s, r) K(t, r) as for every functional of a
+Gaussian path (Stein), the same as alpha E[g^t h^s] = q_s. Hence two estimates of a row of K, one by tangents and one by
+regression of g on z; `_fitted` puts them together.
 """
 
 from typing import NamedTuple
@@ -23,15 +27,16 @@ from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.problems.losses import AbstractLoss
 from limitlab.states.run import FIELD_BOUND
 
-__all__ = ["Kernels", "Model", "Row", "Scheme", "close_row", "first_kernels", "roomier"]
+__all__ = ["Fit", "Kernels", "Model", "Row", "Scheme", "close_row", "first_kernels", "roomier"]
 
 JITTER = 1e-9  # relative, on the diagonal of M_C: for full batches it is nearly singular
 TINY = 1e-300
+RIDGES = (1e-2, 1e12)  # of the regression of g on z, in units of C_z
 LONGEST = 2.0  # of a step on the sphere, in units of its radius, as in simulations
 
 
 class Scheme(eqx.Module):
-    """What the solver is told: probes of the tangents, whether rows of K obey the identity (E7), and its ridge.
+    """What the solver is told: probes of the tangents, and whether rows of K are fitted.
 
     ``mutation`` leaves something out, so that tests can see it fail: "no_memory" drops K(t, s) for s < t, "fresh_noise"
     draws the effective noise anew at each step.
@@ -39,7 +44,6 @@ class Scheme(eqx.Module):
 
     probes: int = eqx.field(static=True, default=1)
     identity: bool = eqx.field(static=True, default=True)
-    ridge: float = 0.1
     mutation: str = eqx.field(static=True, default="")
 
 
@@ -54,11 +58,24 @@ class Model(eqx.Module):
     even: bool = eqx.field(static=True, default=False)
 
 
+class Fit(NamedTuple):
+    """What K(t, .) leaves of alpha E[g^t z^s], and the squared errors of three means, in one unit.
+
+    ``rest``: of that, divided by C_z. ``blur``: of K(t, s) by tangents for s < t. ``bend``: of K(t, t).
+    """
+
+    left: jax.Array
+    rest: jax.Array
+    blur: jax.Array
+    bend: jax.Array
+
+
 class Row(NamedTuple):
-    """Row t as the trajectories have it: alpha E[g^t g^s], K(t, s), alpha E[g^t h^s], alpha E[h0 g^t], the loss."""
+    """Row t as the trajectories have it: alpha E[g^t g^s], K(t, s), its `Fit`, alpha E[g^t h^t], alpha E[h0 g^t]."""
 
     M_C: jax.Array
     K: jax.Array
+    fit: Fit | None
     B: jax.Array
     mu: jax.Array
     loss: jax.Array
@@ -73,10 +90,11 @@ class Kernels(eqx.Module):
     R: jax.Array
     noise: jax.Array  # Cholesky factor of M_C
     gram: jax.Array  # Cholesky factor of Cz + ridge
+    ridge: jax.Array
     m: jax.Array
     a: jax.Array
     loss: jax.Array
-    before: jax.Array  # violation of (E7) at s = t before and after the correction
+    before: jax.Array  # alpha E[g^t h^t] - q_t before and after the row of K is fitted
     residual: jax.Array
     alive: jax.Array
     died: jax.Array
@@ -92,6 +110,7 @@ def first_kernels(size: int, m: float, q: float, rho: float) -> Kernels:
         R=square,
         noise=jnp.eye(size),
         gram=jnp.eye(size),
+        ridge=jnp.zeros(()),
         m=line.at[0].set(m),
         a=line,
         loss=line,
@@ -113,16 +132,16 @@ def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
     rule, rho, scheme = model.rule, model.rho, model.scheme
     index = jnp.arange(len(k.m))
     past, upto = index < t, index <= t
-    M_C, B, Cz_t = (jnp.where(upto, x, 0.0) for x in (row.M_C, row.B, k.Cz[t]))
+    M_C, Cz_t = (jnp.where(upto, x, 0.0) for x in (row.M_C, k.Cz[t]))
     K = jnp.where(upto, row.K, 0.0)
     noise = _cholesky_row(k.noise, M_C, t, JITTER * M_C[t])
     if scheme.mutation == "fresh_noise":
         noise = k.noise.at[t].set(jnp.where(index == t, jnp.sqrt(M_C[t]), 0.0))
     Y = k.R @ M_C
-    before = B[t] - Y[t] - Cz_t @ K
-    gram = _cholesky_row(k.gram, Cz_t, t, scheme.ridge)
-    if scheme.identity:
-        K = K + _cholesky_solve(gram, jnp.where(upto, B - Y - k.Cz @ K, 0.0))
+    before = row.B - Y[t] - Cz_t @ K
+    gram, ridge = k.gram, k.ridge
+    if row.fit is not None:
+        K, gram, ridge = _fitted(k, t, K, Cz_t, row.fit)
     if scheme.mutation == "no_memory":
         K = jnp.where(index == t, K, 0.0)
     q = jnp.where(upto, Y + k.Cz @ K, 0.0)
@@ -146,11 +165,12 @@ def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
         R=k.R.at[t + 1].set(R),
         noise=noise,
         gram=gram,
+        ridge=ridge,
         m=k.m.at[t + 1].set(m),
         a=k.a.at[t].set(a),
         loss=k.loss.at[t].set(row.loss),
         before=k.before.at[t].set(before),
-        residual=k.residual.at[t].set(B[t] - q[t]),
+        residual=k.residual.at[t].set(row.B - q[t]),
         alive=alive,
         died=jnp.where(k.alive & ~alive, t, k.died),
     )
@@ -165,6 +185,29 @@ def _step_sizes(rule: AbstractDescent, rho, m, mu, Cz, q, Q):
     var = Cz - 2 * eta * q + jnp.square(eta) * Q + heat
     a = 1 / jnp.sqrt(jnp.square(m - eta * mu) / rho + var)
     return a, a * eta, a * jnp.sqrt(heat)
+
+
+def _fitted(k: Kernels, t, K, Cz_t, fit: Fit) -> tuple[jax.Array, jax.Array, jax.Array]:
+    r"""Row t of K with what regression adds to it, the factor of C_z + ridge, and the ridge.
+
+    .. math:: K \leftarrow K + (C_z + \Lambda)^{-1} \big(\alpha E[g z] - C_z K\big), \qquad
+              \Lambda_s = \mathrm{Var(regression)}\,/\,\mathrm{Var(tangents)}_s
+
+    is the estimate of least variance from two that are independent: tangents win where they are small, regression where
+    they explode. Noise dK of K biases C_z by its square, e^2 dK C_z dK: the less of it, the less bias. The ridge is
+    rounded to a power of two, and the factor computed anew when it changes.
+    """
+    index = jnp.arange(len(K))
+    ridge, last = (jnp.clip(fit.rest / jnp.maximum(x, TINY), *RIDGES) for x in (fit.blur, fit.bend))
+    ridge = jnp.exp2(jnp.round(jnp.log2(ridge)))
+
+    def anew() -> jax.Array:
+        seen = (index[:, None] < t) & (index < t)
+        return jnp.linalg.cholesky(jnp.where(seen, k.Cz, 0.0) + jnp.diag(jnp.where(index < t, ridge, 1.0)))
+
+    gram = jax.lax.cond(ridge == k.ridge, lambda: k.gram, anew)
+    K = K + _cholesky_solve(_cholesky_row(gram, Cz_t, t, last), jnp.where(index <= t, fit.left, 0.0))
+    return K, _cholesky_row(gram, Cz_t, t, ridge), ridge
 
 
 def _cholesky_row(L: jax.Array, row: jax.Array, t, ridge) -> jax.Array:

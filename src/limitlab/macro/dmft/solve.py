@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.macro.dmft.paths import Block, Front, Sample, draw_normals, empty_block, first_front, move, observe
-from limitlab.macro.dmft.rows import Kernels, Model, Row, close_row, first_kernels, roomier
+from limitlab.macro.dmft.rows import Kernels, Model, Row, Scheme, close_row, first_kernels, roomier
 
 __all__ = ["Batch", "block_length", "bytes_needed", "continue_batch", "first_batch", "iterate_batch"]
 
@@ -37,24 +37,24 @@ def _slots(steps: int, length: int) -> int:
     return slots
 
 
-def bytes_needed(count: int, probes: int, steps: int, length: int, iterated: bool = False) -> int:
-    """Memory of one batch: 24 + 9 probes bytes per trajectory and step, and six kernels, twice."""
+def bytes_needed(count: int, scheme: Scheme, steps: int, iterated: bool = False) -> int:
+    """Memory of one batch: 32 + 9 probes bytes per trajectory and step, and six kernels, twice."""
+    length, probes = block_length(steps), scheme.probes
     slots = _slots(steps, length)
-    each = 24 + 9 * probes + (16 + 16 * probes if iterated else 0)
+    each = 24 + 9 * probes + (8 if scheme.identity else 0) + (16 + 16 * probes if iterated else 0)
     return count * each * (steps + 3 * length) + 2 * 6 * 8 * (slots * length + 1) ** 2
 
 
 def first_batch(model: Model, sample: Sample, m: float, q: float, key: jax.Array, length: int) -> Batch:
-    probes = model.scheme.probes
-    front = first_front(model.rule, sample, probes, key)
+    front = first_front(model.rule, sample, model.scheme, key)
     kernels = first_kernels(BLOCKS * length + 1, m, q, float(model.rho))
-    return Batch(sample, (), empty_block(len(sample.h0), probes, length), front, kernels, 0)
+    return Batch(sample, (), empty_block(len(sample.h0), model.scheme, length), front, kernels, 0)
 
 
 def continue_batch(model: Model, batch: Batch, key: jax.Array, last: int) -> Batch:
     """Close all rows up to step ``last``: each needs earlier ones only, so one pass is exact."""
     length, count = batch.now.h.shape
-    empty = empty_block(count, model.scheme.probes, length)
+    empty = empty_block(count, model.scheme, length)
     slots = _slots(last, length)
     past, now, front, k, t = batch.past, batch.now, batch.front, batch.kernels, batch.t
     if len(k.m) < slots * length + 1:
@@ -92,7 +92,9 @@ def iterate_batch(model: Model, batch: Batch, key: jax.Array, last: int, toleran
     length, count = batch.now.h.shape
     slots, stages = _slots(last, length), last // length + 1
     start = roomier(batch.kernels, slots * length + 1) if slots > BLOCKS else batch.kernels
-    nothing = Row(*(jnp.zeros((slots * length + 1, *tail)) for tail in ((len(start.m),),) * 3 + ((), ())))
+    size = slots * length + 1
+    square, line = jnp.zeros((size, len(start.m))), jnp.zeros(size)
+    nothing = Row(M_C=square, K=square, fit=None, B=line, mu=line, loss=line)
     guess, end = _close_all(model, start, nothing, jnp.asarray(last)), jnp.asarray(last)
     Z = jnp.concatenate([draw_normals(key, s * length, length, count) for s in range(stages)])
     change, done = float("inf"), 0
@@ -108,7 +110,7 @@ def _sweep(model: Model, batch: Batch, k: Kernels, Z, key, last: int, slots: int
     """The rows of all steps, as trajectories in the kernels k have them."""
     sample, front, past, slopes, scalars = batch.sample, batch.front, [], [], []
     length, count = batch.now.h.shape
-    empty = empty_block(count, model.scheme.probes, length)
+    empty = empty_block(count, model.scheme, length)
     for stage in range(last // length + 1):
         t = stage * length
         xi = k.noise[t : t + length, : len(Z)] @ Z
@@ -142,9 +144,9 @@ def _estimate(model: Model, sample: Sample, past, slopes, scalars, size: int) ->
     probes = model.scheme.probes
     K = (jnp.tile(bend, (1, probes)) * V) @ signs.astype(float).T / probes
     K = jnp.where(jnp.eye(len(g), dtype=bool), jnp.sum(bend, axis=1), jnp.tril(K))
-    square = [jnp.pad(x, [(0, size - len(x))] * 2) for x in (share @ g.T, K, share @ h.T)]
-    line = [jnp.pad(x, (0, size - len(x))) for x in scalar.T]
-    return Row(*square, *line)
+    M_C, K = (jnp.pad(x, [(0, size - len(x))] * 2) for x in (share @ g.T, K))
+    B, mu, loss = (jnp.pad(x, (0, size - len(x))) for x in (jnp.sum(share * h, axis=1), *scalar.T))
+    return Row(M_C, K, None, B, mu, loss)
 
 
 @eqx.filter_jit

@@ -15,6 +15,7 @@ from limitlab.macro.erm.equations import TOLERANCE, solve_lanes
 from limitlab.macro.erm.ridge import ridge_lanes
 from limitlab.macro.erm.separability import separability_ratio
 from limitlab.macro.limit import AbstractLimit
+from limitlab.numerics.machine import relieve
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
@@ -71,6 +72,7 @@ class ERMAsymptotics(AbstractLimit):
         The Dataset has the dimension ``sample_ratio`` and, if penalties are given, ``algorithm.penalty``. A point
         without a solution has NaN and a ``status`` that is not "ok".
         """
+        relieve()
         grids = {"sample_ratio": positive_list("ERMAsymptotics.curve", "alphas", alphas, strict=True)}
         if penalties is not None:
             grids["algorithm.penalty"] = positive_list("ERMAsymptotics.curve", "penalties", penalties, strict=False)

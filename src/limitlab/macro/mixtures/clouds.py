@@ -19,11 +19,11 @@ from limitlab.macro.mixtures.closed import ClosedField, closed_field, closed_pul
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull, sample_risk
 from limitlab.macro.mixtures.start import Units, draw_clouds
 from limitlab.numerics.keys import Stream, root
-from limitlab.numerics.machine import check_memory
+from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.problems.inputs.labelled import Widths
 
-__all__ = ["PARTICLES", "Plan", "mixture_variables", "solve_mixture"]
+__all__ = ["PARTICLES", "Plan", "mixture_memory", "mixture_variables", "solve_mixture"]
 
 PARTICLES = 200
 MOST_CLOSED = 256  # particles; beyond, pairs cost more than samples
@@ -92,13 +92,8 @@ def solve_mixture(setting: LabelledOnePass, clock: np.ndarray, plan: Plan) -> Mi
     asked = PARTICLES if plan.particles is None else plan.particles
     if asked < FEWEST:
         raise InputError(f"MeanField.particles must be at least {FEWEST} for mixtures; got {asked}. Use 200.")
-    pairs = -(-asked // 4)
-    closed = plan.gradients == "closed" or (
-        plan.gradients == "auto" and has_closed_form(setting) and asked <= MOST_CLOSED
-    )
+    pairs, closed, images = _layout(setting, plan)
     road, noisy = "closed" if closed else "samples", float(rule.temperature) > 0
-    images = 1 if closed and not noisy else 2  # noise parts a unit from its image
-    _check_size(closed, images * pairs, plan, len(clock))
     flow, test = _make_flow(setting, plan, inputs.widths() if closed else None, images)
     start = draw_clouds(setting, plan.d, pairs, images, plan.seed)
     if noisy:
@@ -184,12 +179,23 @@ def _noisy(flow: _Flow, start: Units, clock: np.ndarray, step: float, key: jax.A
     return jax.tree.map(lambda *x: np.stack(x), *path), status, now, done
 
 
-def _check_size(closed: bool, units: int, plan: Plan, times: int) -> None:
-    road = 40 * units**2 * 8 if closed else 2 * 3 * plan.samples * plan.d
-    check_memory(
-        8 * (2 * units * plan.d * (times + 20) + road),
-        "Use fewer particles, samples or times, or a smaller d.",
-        by="MeanField",
+def _layout(setting: LabelledOnePass, plan: Plan) -> tuple[int, bool, int]:
+    """Pairs of units in a cloud, whether gradients are closed, and images of a unit that are followed."""
+    asked = PARTICLES if plan.particles is None else plan.particles
+    closed = plan.gradients == "closed" or (
+        plan.gradients == "auto" and has_closed_form(setting) and asked <= MOST_CLOSED
+    )
+    noisy = float(setting.algorithm.temperature) > 0
+    return -(-asked // 4), closed, 1 if closed and not noisy else 2  # noise parts a unit from its image
+
+
+def mixture_memory(setting: LabelledOnePass, times: int, plan: Plan) -> Memory:
+    """What `solve_mixture` holds: two clouds along the path, and pairs of units or samples."""
+    pairs, closed, images = _layout(setting, plan)
+    units = images * pairs
+    road = 40 * units**2 * 8 if closed else 2 * plan.samples * (3 * plan.d + 2 * units)
+    return Memory(
+        8 * (2 * units * plan.d * (3 * times + 20) + road), "Use fewer particles, samples or times, or a smaller d."
     )
 
 

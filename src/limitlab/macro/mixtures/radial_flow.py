@@ -18,7 +18,7 @@ from limitlab.macro.mixtures.particles import ORDER, RadialPath, follow, start_u
 from limitlab.macro.mixtures.volumes import VolumePath, entropy, make_grid, spread, start_masses
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.rules import length_edges
-from limitlab.numerics.machine import check_memory
+from limitlab.numerics.machine import Memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -87,10 +87,10 @@ class RadialFlow(AbstractLimit):
 
     def __check_init__(self):
         name = type(self).__name__
-        if not (isinstance(self.d, (int, float, np.number)) and not isinstance(self.d, bool) and self.d >= 1) or (
-            math.isfinite(self.d) and self.d != int(self.d)
-        ):
-            raise InputError(f"{name}.d must be a whole number >= 1, or math.inf; got {self.d!r}.")
+        if self.d != math.inf:
+            whole = check_number(name, "d", self.d, low=1, high=2**53, remedy="It is a whole number, or math.inf.")
+            if whole % 1:
+                raise InputError(f"{name}.d must be a whole number >= 1, or math.inf; got {self.d!r}.")
         if self.method is not None:
             check_choice(name, "method", self.method, ("particles", "volumes", "jko"))
         if self.nodes is not None:
@@ -146,10 +146,17 @@ class RadialFlow(AbstractLimit):
         noisy = float(setting.one_pass.algorithm.temperature) > 0
         return self.method or ("volumes" if noisy else "particles")
 
+    def memory(self, setting: Radial, times: np.ndarray) -> Memory:
+        method = self._method(setting)
+        count = self.cells if method == "volumes" else self.nodes or MOST_UNITS
+        if method == "jko":
+            count = self.nodes or ORDER * JKO_LEVEL
+        copies = {"volumes": 4, "particles": 12, "jko": count}[method]  # stages of a step, or columns of a Jacobian
+        return Memory(8 * count * (DATA * copies + 12 * len(times)), "Use fewer cells, nodes or times.")
+
     def solve(self, setting: Radial, times: np.ndarray):
         clock = on_the_clock(setting.one_pass.algorithm.schedule, times)
         method = self._method(setting)
-        self._check_memory(method, len(times))
         if method == "volumes":
             return self._volumes(setting, times, clock)
         if method == "jko":
@@ -166,13 +173,6 @@ class RadialFlow(AbstractLimit):
                 stacklevel=4,
             )
         return self._dataset(setting, times, clock, run, {"node_error": error, "rtol": self.rtol})
-
-    def _check_memory(self, method: str, times: int) -> None:
-        """Cells or nodes times the nodes of the data, with the stages of a step or the columns of a Jacobian."""
-        count = self.cells if method == "volumes" else self.nodes or ORDER
-        copies = {"volumes": 4, "particles": 12, "jko": count}[method]
-        needed = 8 * count * (DATA * copies + times)
-        check_memory(needed, "Use fewer cells, nodes or times.", by=f"RadialFlow ({method})")
 
     def _levels(self) -> tuple[int, ...]:
         return LEVELS if self.nodes is None else (self.nodes // ORDER,)

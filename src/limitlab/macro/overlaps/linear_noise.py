@@ -11,7 +11,9 @@ from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.errors import ConvergenceError
 from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.increments import coordinates, covariance, flatten, noise_variance, sample_rule, unflatten
+from limitlab.macro.overlaps.size import overlap_bytes
 from limitlab.numerics.checks import check_number, check_times
+from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.numerics.ode.integrate import norm, runge_kutta_step
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
@@ -63,9 +65,12 @@ def linear_noise(problem: Problem, d: float, times) -> LinearNoise:
     times
         Increasing times.
     """
+    relieve()
     setting = CommitteeOnePass.of(problem, Asked("linear_noise"))
     d = check_number("linear_noise", "d", d, low=1, remedy="It is the input dimension.")
     times = check_times(times)
+    p, k = setting.student.width, setting.teacher.width
+    check_memory(_memory(setting, p, k, len(times)), by="linear_noise")
     start, rule = limit_overlaps(setting), sample_rule(setting)
     y = flatten(start)
     V = jnp.zeros((len(y), len(y)))
@@ -82,6 +87,13 @@ def linear_noise(problem: Problem, d: float, times) -> LinearNoise:
         path.append((jax.tree.map(np.asarray, unflatten(y, start.P)), np.asarray(V)))
     mean = jax.tree.map(lambda *x: np.stack(x), *(o for o, _ in path))
     return LinearNoise(times, mean, np.stack([V for _, V in path]) / d, coordinates(*start.M.shape), rule.name)
+
+
+def _memory(setting: CommitteeOnePass, p: int, k: int, times: int) -> Memory:
+    """A matrix over all pairs of overlaps, in the stages of a step and along the path; a drift for every overlap."""
+    entries = p * (p + 1) // 2 + p * k + p
+    needed = 8 * entries**2 * (12 + 2 * times) + entries * overlap_bytes(setting, p, "auto")
+    return Memory(needed, f"It follows the covariance of {entries} overlaps. Use fewer units or times.")
 
 
 def _flow(args: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -12,8 +12,10 @@ from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import crowds, flow, limit_start, quadrature_error, tolerance, warn_of_error
 from limitlab.macro.overlaps.family import How, kin, solve_many
-from limitlab.numerics.checks import check_choice, check_integer, check_number, check_times
+from limitlab.macro.overlaps.size import jacobian_bytes, overlap_bytes, path_bytes, solver_for, start_bytes
+from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times
 from limitlab.numerics.gauss.fields import AbstractFieldSum
+from limitlab.numerics.machine import Memory, check_memory, fits
 from limitlab.numerics.ode.integrate import Integration, integrate
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
@@ -71,6 +73,7 @@ class OverlapODE(AbstractLimit):
                 "OverlapODE", "d", self.d, low=1, remedy="It is the dimension of the start; None means infinity."
             )
         check_integer("OverlapODE", "replicas", self.replicas, low=1)
+        check_seed("OverlapODE", self.seed)
         check_number("OverlapODE", "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-10.")
         check_choice("OverlapODE", "method", self.method, ("auto", "closed", "quadrature"))
         check_choice("OverlapODE", "solver", self.solver, ("auto", "explicit", "implicit"))
@@ -87,6 +90,20 @@ class OverlapODE(AbstractLimit):
             return limit_start(setting)
         return _draw(as_arrays(setting), start_key(self.seed, replica), jnp.asarray(float(self.d)))
 
+    def memory(self, setting: CommitteeOnePass, times: np.ndarray) -> Memory:
+        p, k, replicas = setting.student.width, setting.teacher.width, self.replicas if self.d is not None else 1
+        whole = overlap_bytes(setting, p, self.method)
+        seen = start_bytes(p, k) + path_bytes(p, k, len(times) * replicas)
+        if fits(seen) and not fits(whole):  # many units may be few that differ
+            whole = overlap_bytes(setting, len(crowds(self._start(setting, 0)).first), self.method)
+        if self.solver == "implicit":
+            whole += jacobian_bytes(p, k)
+        return Memory(
+            seen + whole,
+            f"It follows the overlaps of {p} student and {k} teacher units. Use fewer units, times or replicas; "
+            "HighDimMeanField follows wide students by their law.",
+        )
+
     def solve(self, setting: CommitteeOnePass, times: np.ndarray):
         runs = [self._run(setting, times, r) for r in range(self.replicas if self.d is not None else 1)]
         return self._dataset(setting, times, runs, as_arrays(error_sum(setting, self.method)))
@@ -98,7 +115,7 @@ class OverlapODE(AbstractLimit):
         sums = as_arrays(error_sum(setting, self.method, units=len(sets.first)))
         args = (as_arrays(setting), sums, jnp.asarray(sets.copies))
         rtol = tolerance(self.rtol, *args[:2], small, args[2])
-        run = integrate(flow, small, times, args, rtol=rtol, atol=0.01 * rtol, solver=self.solver)
+        run = integrate(flow, small, times, args, rtol=rtol, atol=0.01 * rtol, solver=solver_for(self.solver, small))
         return run._replace(values=sets.spread(run.values))
 
     def _dataset(self, setting: CommitteeOnePass, times: np.ndarray, runs: list[Integration], sums: AbstractFieldSum):
@@ -130,6 +147,8 @@ class OverlapODE(AbstractLimit):
 
     def many(self, problems: Sequence[Problem], times: Any) -> list[Point]:
         setting = self.setting(problems[0], Asked("OverlapODE"))
+        needed = self.memory(setting, times)
+        check_memory(needed._replace(bytes=len(problems) * needed.bytes), by="OverlapODE")
         results = solve_many(setting, problems, check_times(times), How(self.rtol, self.method, self.solver))
         stamp = {"method": "OverlapODE", "reference": self.reference, **derived(problems[0], ("time",))}
         return [Point(x.variables, x.coords, {**stamp, **self.about(*x.made)}) for x in results]

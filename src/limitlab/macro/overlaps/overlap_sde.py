@@ -14,10 +14,12 @@ from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.finite_size import finite_size_drift
 from limitlab.macro.overlaps.increments import increment_sum, noise_variance
-from limitlab.numerics.checks import check_choice, check_integer, check_number
+from limitlab.macro.overlaps.size import overlap_bytes, path_bytes, start_bytes
+from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
+from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import plus, runge_kutta_step
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
@@ -209,7 +211,7 @@ class OverlapSDE(AbstractLimit):
     def __check_init__(self):
         check_number("OverlapSDE", "d", self.d, low=1, remedy="It is the dimension, which sets the noise.")
         check_integer("OverlapSDE", "replicas", self.replicas, low=1, remedy="Ask for at least one path.")
-        check_integer("OverlapSDE", "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_seed("OverlapSDE", self.seed)
         check_integer("OverlapSDE", "samples", self.samples, low=2, remedy="A sample covariance needs two draws.")
         check_choice("OverlapSDE", "method", self.method, ("auto", "closed", "quadrature"))
         if self.step is not None:
@@ -217,6 +219,19 @@ class OverlapSDE(AbstractLimit):
 
     def setting(self, problem: Problem, asked: Asked) -> CommitteeOnePass:
         return CommitteeOnePass.of(problem, asked)
+
+    def memory(self, setting: CommitteeOnePass, times: np.ndarray) -> Memory:
+        p, k = setting.student.width, setting.teacher.width
+        moments = overlap_bytes(setting, p, self.method)
+        draws = 8 * 4 * (p + k) * self.samples
+        side_by_side = 8 * BLOCK if self.replicas > 1 else 0
+        return Memory(
+            self.replicas * start_bytes(p, k)
+            + path_bytes(p, k, len(times) * self.replicas)
+            + max(moments + draws, min(side_by_side, self.replicas * (moments + draws))),
+            f"It follows {self.replicas} paths of the overlaps of {p} student and {k} teacher units, with "
+            f"{self.samples} samples a step. Use fewer units, replicas, samples or times.",
+        )
 
     def solve(self, setting: CommitteeOnePass, times: np.ndarray):
         n = setting.student.width + setting.teacher.width

@@ -10,8 +10,9 @@ from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.sparse.nodes import ORDER, start_nodes
-from limitlab.macro.sparse.solve import Path, solve_path, sparse_dataset
+from limitlab.macro.sparse.solve import Path, solve_path, sparse_dataset, sparse_memory
 from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.machine import Memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.representable import warn_unreachable
@@ -81,6 +82,10 @@ class DimensionFree(AbstractLimit):
 
     def setting(self, problem: Problem, asked: Asked) -> SparseOnePass:
         return SparseOnePass.of(problem, asked)
+
+    def memory(self, setting: SparseOnePass, times: np.ndarray) -> Memory:
+        n = 2 * (ORDER * LEVELS[-1] if self.nodes is None else self.nodes)
+        return sparse_memory(setting, n, len(times), "nodes", squared=self.corrected)
 
     def solve(self, setting: SparseOnePass, times: np.ndarray):
         note = warn_unreachable(setting)

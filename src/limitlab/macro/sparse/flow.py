@@ -27,6 +27,7 @@ from limitlab.problems.sparse.target import SparseTarget
 
 __all__ = [
     "NARROWEST",
+    "NUMBERS",
     "Flow",
     "Particles",
     "drift",

@@ -10,7 +10,7 @@ from limitlab.macro.sparse.nodes import Nodes, latent_nodes, second_layer_nodes
 from limitlab.macro.sparse.solve import Path, solve_path
 from limitlab.problems.sparse.representable import warn_unreachable
 
-__all__ = ["SparsePlan", "solve_sparse"]
+__all__ = ["MOST", "SparsePlan", "solve_sparse"]
 
 LEVELS = (1, 2, 4, 8)  # panels in a on either side of 0
 ORDERS = (5, 7, 9, 11)  # Gauss-Hermite nodes in each latent direction

@@ -10,16 +10,17 @@ import numpy as np
 
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.algorithms.settings.one_pass import SparseOnePass
-from limitlab.macro.sparse.flow import NARROWEST, Flow, Particles, drift, make_flow, network, width, with_width
+from limitlab.macro.sparse.flow import NARROWEST, NUMBERS, Flow, Particles, drift, make_flow, network, width, with_width
 from limitlab.macro.sparse.nodes import Nodes
 from limitlab.macro.sparse.step_noise import Kicked, kicked_drift, residual
 from limitlab.numerics.cube import walsh
 from limitlab.numerics.gauss.rules import normal_nodes
+from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.problems.networks import Committee
 from limitlab.results.schema import dataset
 
-__all__ = ["Path", "solve_path", "sparse_dataset"]
+__all__ = ["Path", "solve_path", "sparse_dataset", "sparse_memory"]
 
 WIDENINGS = 4
 
@@ -64,6 +65,16 @@ def _lone(student: Committee, flow: Flow, a: jax.Array, u: jax.Array, s: jax.Arr
         return flow.weights @ jax.lax.map(one, (a, u, s)) / (2 * student.width)
 
     return jax.lax.map(at, (a, u, s))
+
+
+def sparse_memory(setting: SparseOnePass, n: int, times: int, what: str, squared: bool = False) -> Memory:
+    """What a path of n neurons holds: the stages of a step, the path, f on the cube; ``squared``: pairs as well."""
+    P = setting.teacher.latent
+    state = n * (P + 2) + (n * n if squared else 0)
+    return Memory(
+        8 * (20 * state + 4 * times * (state + 2**P) + 4 * max(NUMBERS, n) + 8 * P * 2**P),
+        f"It follows {n} neurons and {P} latent coordinates at {times} times. Use fewer {what}, times or coordinates.",
+    )
 
 
 def solve_path(

@@ -12,8 +12,8 @@ from limitlab.algorithms.settings.fixed_data import WideDescent
 from limitlab.errors import InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.wide.factor_flow import FactorFlow
-from limitlab.numerics.checks import check_choice, check_integer, check_number, whole_steps
-from limitlab.numerics.machine import check_memory, one_thread
+from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, whole_steps
+from limitlab.numerics.machine import Memory, one_thread
 from limitlab.numerics.ode.integrate import Followed, follow
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
@@ -85,9 +85,9 @@ class MatrixFlow(AbstractLimit):
     variables: ClassVar[dict[str, Variable]] = assembled(Retrieved, Criterion, Run)
 
     def __check_init__(self):
-        check_integer("MatrixFlow", "d", self.d, low=2, remedy="It is the input dimension.")
+        check_integer("MatrixFlow", "d", self.d, low=2, high=2**53, remedy="It is the input dimension.")
         check_integer("MatrixFlow", "replicas", self.replicas, low=1, remedy="Ask for at least one data set.")
-        check_integer("MatrixFlow", "seed", self.seed, low=0, remedy="Seeds are whole numbers.")
+        check_seed("MatrixFlow", self.seed)
         check_choice("MatrixFlow", "scheme", self.scheme, ("flow", "descent"))
         check_number("MatrixFlow", "rtol", self.rtol, low=1e-12, high=1e-3, remedy="Use a tolerance such as 1e-8.")
         width = self.width
@@ -107,9 +107,19 @@ class MatrixFlow(AbstractLimit):
     def _width(self, setting: WideDescent) -> float:
         return setting.width if self.width is None else self.width
 
+    def memory(self, setting: WideDescent, times: np.ndarray) -> Memory:
+        n, width = sample_count("MatrixFlow", setting.ratio, self.d), self._width(setting)
+        drawn = 0 if math.isinf(width) else 3 * int(width) * self.d
+        solved = COPIES * n**2 if self.scheme == "flow" else 0
+        path = (len(times) + 12) * self.d * min(width, self.d) if self.scheme == "flow" else 12 * self.d**2
+        return Memory(
+            int(8 * (solved + 6 * n * self.d + drawn + path + 40 * self.replicas * len(times))),
+            f"It solves for n = {n} unknowns at each step, from {width:g} x {self.d} weights. Use a smaller d, width "
+            "or sample_ratio, or fewer times or replicas.",
+        )
+
     def solve(self, setting: WideDescent, times: np.ndarray) -> "xr.Dataset":
         n = sample_count("MatrixFlow", setting.ratio, self.d)
-        check_memory(8 * COPIES * n**2, f"It solves for n = {n} unknowns at each step. Use a smaller d.", "MatrixFlow")
         width = self._width(setting)
         run = self._descent if self.scheme == "descent" else self._flow
         seen, status, end, steps = zip(*(run(setting, times, r) for r in range(self.replicas)), strict=True)

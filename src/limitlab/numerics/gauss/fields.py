@@ -20,14 +20,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.gauss.rules import GaussianRule, normal_rule, trapezoid_steps
+from limitlab.numerics.gauss.rules import SOBOL_POINTS, GaussianRule, normal_rule, trapezoid_steps
 from limitlab.numerics.gauss.terms import Term, expectation
 from limitlab.numerics.linalg import gram_factor
 
-__all__ = ["AbstractFieldSum", "FieldMoments", "field_sum"]
+__all__ = ["AbstractFieldSum", "FieldMoments", "field_sum", "field_sum_bytes"]
 
 FIELD = (Term(1.0, 1),)
 CHUNK = 2**22  # numbers held at once by one table of four-field moments (32 MiB)
+ROW = 200  # bytes of a row of field indices, and of its copies while they are compiled
+NUMBERS = 60  # numbers held at once for an entry of such a table
 
 
 class FieldMoments(NamedTuple):
@@ -83,6 +85,23 @@ def field_sum(f: Any, g: Any, p: int, k: int, method: str = "auto") -> AbstractF
             raise ValueError(f"no closed form for {f.name} and {g.name}")
     few = p + k in trapezoid_steps
     return QuadratureSum(f, g, p, k, normal_rule(p + k), None if few else normal_rule(2))
+
+
+def field_sum_bytes(f: Any, g: Any, p: int, k: int, method: str = "auto") -> int:
+    """Bytes that all moments of `field_sum` with the same arguments hold at once, without making it.
+
+    The place to change with the way moments are computed; measured on compiled programs.
+    """
+    n = p + k
+    if f.name == g.name == "square" and method == "auto":
+        return 8 * 12 * n**2
+    if method != "quadrature" and f.terms is not None and g.terms is not None:
+        fours, threes = p * (p + 1) * n * (n + 1) // 4, p * n**2
+        mixture = max(len(t.tau) if isinstance(t.tau, tuple) else 1 for t in (*f.terms, *g.terms))
+        rows = min(fours * mixture**4, CHUNK) if mixture > 1 else min(fours, CHUNK)
+        return ROW * fours + ROW * threes + 8 * NUMBERS * rows
+    nodes = 3 * SOBOL_POINTS if n not in trapezoid_steps else 400_000
+    return 8 * (6 * n * nodes + 3 * p * n**2)
 
 
 class SquareSum(AbstractFieldSum):

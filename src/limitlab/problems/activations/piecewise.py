@@ -42,7 +42,7 @@ def piecewise(*knots) -> Piecewise:
         knots = tuple(knots[0])  # a list of knots as a single argument
     try:
         table: np.ndarray = np.asarray(knots, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         table = np.array(float("nan"))
     if table.ndim != 2 or table.shape[1] != 2 or len(table) < 2:
         raise InputError(f"piecewise.knots must be at least two pairs (x, y); got {knots!r}.")

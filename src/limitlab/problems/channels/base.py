@@ -199,7 +199,7 @@ class AbstractChannel(Part):
         """Labels as a float array, or `InputError` if the channel could not have made them."""
         try:
             y = np.asarray(y, dtype=float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"{by}: labels y must be numbers; got {repr(y)[:60]}. Encode classes as -1 and +1."
             ) from None

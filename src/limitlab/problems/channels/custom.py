@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import AccuracyWarning, InputError
-from limitlab.numerics.checks import check_number
+from limitlab.numerics.checks import check_array, check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_normal
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.problems.channels.base import (
@@ -63,7 +63,7 @@ def output_by_quadrature(log_density, y, w, V, kinks, width, order: int = 8) -> 
 
 
 def _tuple(values: Any) -> tuple[float, ...]:
-    return tuple(float(x) for x in np.atleast_1d(np.asarray(values, float)))
+    return tuple(float(x) for x in np.atleast_1d(check_array("The places of a channel", values)))
 
 
 class CustomBinary(BinaryChannel):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_choice, check_number
+from limitlab.numerics.checks import check_array, check_choice, check_number
 from limitlab.problems.activations import Activation, activation
 from limitlab.problems.losses.base import AbstractConvexLoss, Proximal, newton_prox
 
@@ -20,7 +20,7 @@ NEAR = 1e-7  # one-sided derivatives at a kink are taken this far from it (in un
 
 
 def _places(kinks) -> np.ndarray:
-    return np.unique(np.atleast_1d(np.asarray(kinks, dtype=float)))
+    return np.unique(np.atleast_1d(check_array("CustomLoss.kinks", kinks)))
 
 
 class CustomLoss(AbstractConvexLoss):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_choice, check_integer
+from limitlab.numerics.checks import check_array, check_choice, check_integer
 from limitlab.numerics.trees import is_zero
 from limitlab.problems.activations import Activation, activation
 from limitlab.problems.base import AbstractStudent, AbstractTeacher, Pace, Response
@@ -23,7 +23,7 @@ def _plain(width):
 
 
 def _weights(value) -> np.ndarray | None:
-    return None if value is None else np.asarray(value, dtype=float)
+    return None if value is None else check_array("Committee.output_weights", value)
 
 
 class Committee(AbstractTeacher, AbstractStudent):
@@ -58,7 +58,7 @@ class Committee(AbstractTeacher, AbstractStudent):
     always: ClassVar[tuple[str, ...]] = ("activation",)
 
     def __check_init__(self):
-        check_integer("Committee", "width", self.width, low=1, remedy="A network has at least one unit.")
+        check_integer("Committee", "width", self.width, low=1, high=2**53, remedy="A network has at least one unit.")
         check_choice("Committee", "second_layer", self.second_layer, ("fixed", "trained"))
         check_choice("Committee", "bias", self.bias, ("none", "trained"))
         a = self.output_weights

@@ -133,7 +133,7 @@ class SparseTarget(AbstractTeacher):
         """From its 2^P values: entry b is h at z_i = -1 where bit i - 1 of b is set, +1 elsewhere."""
         try:
             table = np.asarray(values, float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             table = np.zeros(0)
         if table.ndim != 1 or table.size == 0 or table.size & (table.size - 1) or table.size > 2**MAX_VARIABLE:
             raise InputError(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
-from limitlab.numerics.checks import check_psd
+from limitlab.numerics.checks import check_array, check_psd
 
 __all__ = ["check_matrix", "check_teacher_gram", "matrix", "optional_matrix", "root", "teacher_gram"]
 
@@ -13,7 +13,7 @@ MAX_OVERLAP = 1e100  # entries of overlap matrices: products of larger ones may 
 
 
 def matrix(value) -> np.ndarray:
-    return np.atleast_2d(np.asarray(value, dtype=float))
+    return np.atleast_2d(check_array("The entries of a matrix of overlaps", value))
 
 
 def optional_matrix(value) -> np.ndarray | None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import gc
 import os
 import socket
 import threading
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from limitlab.errors import EngineError, InputError, LimitlabError
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.machine import relieve
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.sweep import identity
@@ -24,10 +24,8 @@ from limitlab.sweep.storage.store import MARKER, Store
 
 __all__ = ["Budget", "Chunk", "Outcome", "Together", "makers", "packed", "perform", "perform_all", "together"]
 
-MANY_MAPS = 25_000  # XLA maps pages for every compiled kernel, and Linux allows a process 65530
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 LOOK = 0.05  # seconds between two looks at the clock and the memory
-_looked = 0.0  # when the maps were last counted
 # Threads of a worker take turns: one point has all processors anyway, warnings are caught for the whole process, and
 # factorisations of many matrices in two threads can wait for each other for ever (each holds a thread of XLA's pool).
 _turn = threading.Lock()
@@ -124,7 +122,7 @@ def perform(
         if store is not None and data is not None:
             store.write(task.key, data)
         yield Outcome(task.index, point, data if keep else None)
-    _relieve()
+    relieve()
 
 
 def packed(job: Job) -> bytes:
@@ -221,23 +219,6 @@ def together(job: Job, chunk: Chunk) -> Together:
     except (LimitlabError, TypeError, ValueError):
         points = None  # one of them is refused: one by one it is said which
     return Together(points, time.perf_counter() - began)
-
-
-def _relieve() -> None:
-    """Give up compiled programs before the process has more memory maps than Linux allows, which would kill it."""
-    global _looked
-    if time.monotonic() - _looked < 1.0:
-        return
-    _looked = time.monotonic()
-    try:
-        maps = Path("/proc/self/maps").read_bytes().count(b"\n")
-    except OSError:
-        return
-    if maps > MANY_MAPS:
-        import jax
-
-        jax.clear_caches()
-        gc.collect()
 
 
 class _Watch:
