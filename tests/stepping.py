@@ -1,5 +1,6 @@
 """Single steps of one-pass rules on states that a test chooses."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -35,9 +36,12 @@ def moved(both, state, x, y, step=0, heat=None):
     return rule.step(setting, x.shape[1], alive(state), Sample(x, jnp.asarray(y), heat), jnp.asarray(step)).state
 
 
+_moved = eqx.filter_jit(moved)
+
+
 def move(problem, state, x, y, step=0, heat=None):
-    """The state after one step on given samples."""
-    return moved(live(problem), state, x, y, step, heat)
+    """The state after one step on given samples: one program for all numbers."""
+    return _moved(live(problem), state, jnp.asarray(x), jnp.asarray(y), jnp.asarray(step), heat)
 
 
 def one_steps(problem, state, d, keys, step=0, columns=None):

@@ -34,15 +34,18 @@ def test_it_is_the_adam_of_optax_on_the_same_samples(trained, batch):
     def loss(free, x, y):
         return jnp.mean((y - jax.scipy.special.erf(x @ free["W"].T / np.sqrt(2)) @ free["a"] / 3) ** 2) / 2
 
+    @jax.jit
+    def step(free, memory, n):
+        x, y = setting.draw(state.teacher, jax.random.fold_in(stream(4, Stream.STEPS, 0), n), batch, D)
+        update, memory = adam.update(jax.grad(loss)(free, x, y), memory)
+        moved = optax.apply_updates(free, update)
+        return {"W": moved["W"], "a": moved["a"] if trained else free["a"]}, memory
+
     seen = []
     for n in range(STEPS + 1):
         if n in (0, 1, 10, STEPS):
-            seen.append(free)
-        x, y = setting.draw(state.teacher, jax.random.fold_in(stream(4, Stream.STEPS, 0), n), batch, D)
-        slope = jax.grad(loss)(free, x, y)
-        update, memory = adam.update(slope, memory)
-        moved = optax.apply_updates(free, update)
-        free = {"W": moved["W"], "a": moved["a"] if trained else free["a"]}
+            seen.append(jax.tree.map(np.asarray, free))
+        free, memory = step(free, memory, n)
     for i, free in enumerate(seen):
         np.testing.assert_allclose(sim.Q[i, 0], free["W"] @ free["W"].T / D, rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(sim.a[i, 0], free["a"], rtol=1e-12)
