@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -168,3 +169,35 @@ def test_rules_that_need_more_than_the_abstract_methods_say_what():
     refused("ERM needs a teacher SingleIndex", algorithm=ll.ERM(0.1), teacher=Cubic(), **fixed)
     refused("ERM needs a convex loss", algorithm=ll.ERM(0.1), loss=LogCosh(), **fixed)
     refused("does not know weights beside a given teacher", start=ll.AbstractStart(), student=ll.Committee(2, "tanh"))
+
+
+class Somewhere(ll.AbstractStart):
+    """Weights, and nothing known of their overlaps."""
+
+    def weights(self, key, p, d, directions):
+        return jax.random.normal(key, (p, d))
+
+
+def test_a_limit_of_overlaps_does_not_apply_to_a_start_that_does_not_know_them():
+    """limits() said that it did, and predict that the start does not know them."""
+    problem = dataclasses.replace(
+        PROBLEM, teacher=ll.Committee(2, "erf"), student=ll.Committee(2, "erf"), start=Somewhere()
+    )
+    told = ll.limits(problem)
+    for name in ("OverlapODE", "OverlapSDE", "HighDimMeanField"):
+        assert "a start that knows its overlaps; got Somewhere()" in told[name]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"start": Somewhere()}, {"channel": ll.Modulus()}, {"loss": ll.LogisticLoss()}],
+    ids=["start", "even labels", "real labels"],
+)
+def test_descent_of_one_direction_needs_no_theory_either(changes):
+    """What the equations of one direction do not know runs as a network of one linear unit; DMFT says no."""
+    rule = ll.GradientDescent(0.01, spherical=False)
+    problem = dataclasses.replace(PROBLEM, student=None, sample_ratio=3.0, algorithm=rule, **changes)
+    sim = ll.simulate(problem, 8, TIMES)
+    assert sim.status.item() == "ok" and np.all(np.isfinite(sim.risk)) and sim.risk_error.max() > 0
+    with pytest.raises(ll.errors.LimitUndefinedError):
+        ll.DMFT().check(problem)

@@ -29,8 +29,9 @@ class AbstractDescentRule(AbstractDescent):
     """One direction, a committee of squares that retrieves a phase (full batches only), or any student at all."""
 
     def setting(self, problem, asked) -> Programme:
-        if Descent.describes(problem):
-            return Programme(Descent.to_simulate(problem, asked), run_line, line_memory)
+        line = fitting(Descent.to_simulate, problem)
+        if line is not None:
+            return Programme(line, run_line, line_memory)
         wide = fitting(WideDescent.of, problem)
         if wide is not None:
             return Programme(wide, run_wide, wide_memory)

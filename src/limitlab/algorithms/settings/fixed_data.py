@@ -149,14 +149,8 @@ class Descent(_OneDirection):
 
     @classmethod
     def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
-        return cls._parsed(problem, asked, cls.describes(problem))
-
-    @staticmethod
-    def describes(problem: Problem) -> bool:
-        """True if one direction is all there is: nothing but m and q counts, at least in high dimension."""
-        spread = problem.inputs.normal or problem.inputs.signs
-        alone = problem.student is None or problem.student.linear
-        return alone and spread and isinstance(problem.teacher, SingleIndex)
+        """One direction whose risk is known by m and q, at least in high dimension; others are a network's business."""
+        return cls._parsed(problem, asked, problem.inputs.normal or problem.inputs.signs)
 
     @classmethod
     def _parsed(cls, problem: Problem, asked: Asked, spread: bool) -> Self:

@@ -108,6 +108,8 @@ def committee_parts(problem: Problem, asked: Asked) -> CommitteeParts:
     check_fresh(problem, asked)
     student = _student(problem, asked, "Add student=Committee(width=..., activation=...).")
     start = asked.part(start, AbstractStart, "Problem.start", "Add start=RandomStart().")
+    if not start.joint:
+        asked.refuse("a start that knows its overlaps", start, "Use RandomStart() or InformedStart(overlap).")
     loss = _loss(problem, asked)
     rule = asked.part(rule, OnlineSGD, "Problem.algorithm=OnlineSGD(...)", SEE)
     if rule.weight_decay:
@@ -192,7 +194,7 @@ class LabelledOnePass(SquareOnePass):
         inputs = asked.part(
             problem.inputs,
             AbstractLabelledInputs,
-            "labelled inputs",
+            "labelled inputs (a class of limitlab.extending.AbstractLabelledInputs)",
             "Use inputs=IsotropicMixture(delta=0.8) and no teacher.",
         )
         channel = _additive(problem, asked)
