@@ -13,6 +13,7 @@ from independent import edges, linear_regression
 from limitlab.algorithms.data import replica_key
 from limitlab.algorithms.descent import curvature
 from limitlab.algorithms.descent.line import start_line
+from limitlab.algorithms.descent.network import run_network
 from limitlab.algorithms.descent.step import Course
 from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.analysis.success import wilson
@@ -269,6 +270,19 @@ def test_the_curvature_at_the_teacher_is_that_of_the_sheet():
         (descent(ll.GradientDescent(0.01), loss=ll.PhaseRetrievalLoss(labels="intensity")), "SquaredModulus"),
         (descent(ll.GradientDescent(0.01), loss=ll.SquareLoss()), "learns nothing"),
         (descent(ll.GradientDescent(0.01), loss=ll.LogisticLoss()), "labels -1 and"),
+    ],
+)
+def test_the_limit_is_choosy_and_a_simulation_is_not(problem, message):
+    """A linear output that makes no sense of its labels moves all the same: it runs as any network does."""
+    with pytest.raises(ll.errors.LimitUndefinedError, match=message):
+        ll.predict(problem, ll.DMFT(), [0.1])
+    assert ll.limits(problem)["DMFT"] != "applies"
+    assert problem.algorithm.setting(problem, Asked("a test", ll.errors.InputError)).run is run_network
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
         (descent(ll.GradientDescent(0.01), loss=ll.MaxMargin(), channel=ll.Sign()), "a loss with a gradient"),
         (descent(ll.GradientDescent(0.01), alpha=None), "sample_ratio"),
         (descent(ll.GradientDescent(0.01), start=ll.SpectralStart()), "RandomStart"),
