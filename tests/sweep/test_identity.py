@@ -127,6 +127,18 @@ TEMPLATES = {  # the same source with two different words in it
     ),
     "a cached function": ("import functools\n@functools.lru_cache\ndef f(x):\n    return {}", "2", "3"),
     "members of an enum": ("import enum\nclass E(enum.Enum):\n    A = {}\nf = lambda x: E.A.value", "2", "3"),
+    "a converter of a field": (
+        "import equinox as eqx\nclass A(eqx.Module):\n    k: float = eqx.field(converter=lambda x: {} * x)\n"
+        "def f(x):\n    return A(1.0).k",
+        "2",
+        "3",
+    ),
+    "a factory of a field": (
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n"
+        "    k: float = dataclasses.field(default_factory=lambda: {})\ndef f(x):\n    return A().k",
+        "2",
+        "3",
+    ),
     "a set": ("f = frozenset(['a', {}])", "'b'", "'c'"),
     "which axis of a ufunc's friend": ("import numpy\nf = numpy.vectorize(lambda x: {} * x)", "2", "3"),
     "a log that is read": ("LOG = {}\ndef f(x):\n    LOG.append(x)\n    return len(LOG)", "[]", "[1]"),
@@ -156,6 +168,8 @@ def pairs():
         "unsigned": (whole.astype(np.uint64), other.astype(np.uint64)),
         "whole numbers among floats": ([2**60, 0.5], [2**60 + 1, 0.5]),
         "truth values": ([True, 2], [1, 2]),
+        "signs of whole numbers": ([2**63 + 1, -1], [2**63 + 3, -1]),
+        "arrays in a list": ([np.array([2**60, 1]), [0.5, 1]], [np.array([2**60 + 1, 1]), [0.5, 1]]),
         "empty shapes": (np.zeros((0, 2)), np.zeros((0, 3))),
         "complex": (1j, 2j),
         "complex arrays": (np.array([1j]), np.array([2j])),
@@ -223,6 +237,11 @@ def test_functions_of_packages_are_known_by_their_places():
     assert describe(ll.predict) == {"function": "limitlab:predict"}
     assert describe(np.exp) == {"function": "numpy:exp"}
     assert describe(jnp.exp) == {"function": "jax.numpy:exp"}
+
+
+def test_lambdas_of_a_package_are_not_all_one():
+    one, other = (made(f"f = lambda x: {k} * x", __name__="numpy.somewhere") for k in (2, 3))
+    assert name(one) != name(other)
 
 
 def test_what_has_been_called_is_what_it_was():
@@ -525,6 +544,7 @@ def test_a_name_stands_for_code_and_not_for_values(tmp_path):
     """One name, two closures, objects or arguments: these are still told apart."""
     assert run(tmp_path / "s", scaled(2)(rate_of), name="v1")[0] == [1.0, 0.5]
     assert run(tmp_path / "s", scaled(3)(rate_of), name="v1")[0] == [1.5, 0.75]
+    assert run(tmp_path / "s", made("def rate_of(problem):\n    return 7.0", "rate_of"), name="v1")[0] == [7.0, 7.0]
     assert run(tmp_path / "s", Times(2), name="v1")[0] == [1.0, 0.5]
     assert run(tmp_path / "s", Times(3), name="v1")[0] == [1.5, 0.75]
 

@@ -263,8 +263,10 @@ def test_a_curve_has_its_points_where_it_bends():
 
 
 def test_a_noisy_curve_does_not_chase_its_noise():
-    found = refine(coin, problem(), {"x": (0.0, 1.0)}, of="success_rate", width=10.0, budget=33)
-    assert np.diff(found.points.x.values).min() > 0.01
+    """Typically: the smallest distance of two points among 33, of which one seed alone says little."""
+    asked = {"of": "success_rate", "width": 10.0, "budget": 33}
+    found = [refine(coin, problem(), {"x": (0.0, 1.0)}, seed=seed, **asked).points.x.values for seed in range(9)]
+    assert np.median([np.diff(x).min() for x in found]) > 0.005
 
 
 def broken(problem, x=0.0, low=0.4, high=0.45, everything=False):

@@ -6,6 +6,7 @@ what it reads, to any depth: global values, other functions, attributes of modul
 those of its bases; an object by its class and its state. What cannot be known for certain is handed to ``unknown``.
 """
 
+import abc
 import builtins
 import contextlib
 import copyreg
@@ -16,6 +17,7 @@ import importlib
 import json
 import sys
 import types
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -98,7 +100,7 @@ class Describer:
             return value.item()
         if kind in (int, float) or (isinstance(value, (np.integer, np.floating)) and kind is not np.longdouble):
             return _number(value)
-        if kind in (list, tuple) or (isinstance(value, tuple) and ours(kind.__module__)):
+        if kind in (list, tuple) or (issubclass(kind, tuple) and ours(kind.__module__)):
             return self._sequence(value)
         if kind is dict or kind is types.MappingProxyType:
             return self._table(value)
@@ -125,13 +127,12 @@ class Describer:
         return {"pairs": [[self._value(key), self._at(str(key), value[key])] for _, key in sorted(keys.items())]}
 
     def _sequence(self, value: Any) -> Any:
-        if _exact(value):
-            try:
-                array = np.asarray(value)
-            except ValueError:  # rows of different length
-                array = np.asarray(None)
-            if array.dtype.kind in "fiub" and array.size:
-                return self._array(array)
+        try:
+            array = np.asarray(value)
+        except ValueError:  # rows of different length
+            array = np.asarray(None)
+        if array.dtype.kind in "fiub" and array.size and _exact(value, array.dtype.kind):
+            return self._array(array)
         return [self._value(item) for item in value]
 
     def _array(self, value: Any) -> Any:
@@ -151,7 +152,7 @@ class Describer:
             return {"bits": bits, "dtype": str(array.dtype), "shape": list(array.shape)}
         if array.size <= SHORT:
             return self._nested(array.tolist())
-        if array.dtype.kind in "iu" and max(abs(int(array.min())), abs(int(array.max()))) > WHOLE:
+        if _large(array):
             bits = hashlib.sha256(np.ascontiguousarray(array, dtype=f"{array.dtype.kind}8").tobytes()).hexdigest()
             return {"whole": bits, "shape": list(array.shape)}
         array = np.ascontiguousarray(array, dtype=float)
@@ -263,11 +264,13 @@ class Describer:
     def _function(self, function: types.FunctionType) -> Any:
         code = function.__code__
         about: dict[str, Any] = {"function": function.__name__}
-        if not standing_module(home_of(function)):  # not by its module: a function of a script is the same if imported
-            if self._look:
-                about |= {"code": code_table(code), "globals": self._globals(function)}
-        else:
-            about["function"] = f"{home_of(function)}:{code.co_qualname}"
+        place, stands_there = f"{home_of(function)}:{code.co_qualname}", standing_module(home_of(function))
+        if stands_there or not self._look:
+            about["place"] = place  # otherwise not: a function of a script is the same when it is imported
+        if stands_there or self._look:
+            about["code"] = code_table(code)
+        if not stands_there and self._look:
+            about["globals"] = self._globals(function)
         about["closure"] = self._closure(function)
         about["defaults"] = [self._at("default", function.__defaults__), self._at("default", function.__kwdefaults__)]
         own = {name: value for name, value in vars(function).items() if name != "__wrapped__"}  # which is closed over
@@ -302,9 +305,8 @@ class Describer:
                 out[f"import {one.module}"] = {"unbound": one.module}
                 continue
             if not one.taken:
-                out[f"import {one.module}"] = self._attributes(
-                    code, one.stored, sys.modules[module.__name__.split(".")[0]]
-                )
+                top = sys.modules[module.__name__.split(".")[0]]
+                out[f"import {one.module}"] = self._attributes(code, one.stored, top)
             for name in one.taken:
                 out[f"from {one.module} import {name}"] = self._seen_by(code, name, getattr(module, name, None))
         return out
@@ -331,13 +333,17 @@ class Describer:
 
     def _class(self, cls: type) -> Any:
         """A user's class: what it and its bases have, apart from what Python puts there."""
-        about: dict[str, Any] = {"class": cls.__name__, "made by": self._value(type(cls))}
-        for base in cls.__mro__[1:] if self._look else ():
-            about.setdefault("bases", []).append(self._value(base))
-        if self._look:
-            inside = {name: value for name, value in vars(cls).items() if name not in MADE}
-            about["inside"] = {name: self._at(name, value) for name, value in sorted(inside.items())}
-        return about
+        if not self._look:
+            return {"class": cls.__name__, "place": place_of(cls)}
+        inside = {name: value for name, value in vars(cls).items() if name not in MADE}
+        fields = vars(cls).get("__dataclass_fields__", {})
+        return {
+            "class": cls.__name__,
+            "made by": self._value(type(cls)),
+            "bases": [self._value(base) for base in cls.__mro__[1:]],
+            "inside": {name: self._at(name, value) for name, value in sorted(inside.items())},
+            "fields": {name: self._at(name, dict(field.metadata)) for name, field in fields.items()},
+        }
 
     def _object(self, thing: Any) -> Any:
         """An object by its class and state, as it would be copied; never by its repr, which need not say all."""
@@ -389,13 +395,21 @@ def _number(value: Any) -> Any:
     return int(number) if number.is_integer() and abs(number) < WHOLE else number
 
 
-def _exact(value: Any) -> bool:
+def _exact(value: Any, kind: str) -> bool:
     """Whether an array says the same as a list: no truth values among numbers, no whole numbers rounded to floats."""
     leaves = list(_leaves(value))
-    truths = sum(isinstance(leaf, (bool, np.bool_)) for leaf in leaves)
-    wholes = [leaf for leaf in leaves if isinstance(leaf, (int, np.integer))]
-    large = any(abs(int(leaf)) > WHOLE for leaf in wholes)
-    return truths in (0, len(leaves)) and not (large and len(wholes) < len(leaves))
+    if set(map(type, leaves)) == {float}:
+        return True
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    truths = any(leaf.dtype.kind == "b" for leaf in arrays) and kind != "b"
+    return not truths and not (kind == "f" and any(_large(leaf) for leaf in arrays))
+
+
+def _large(array: np.ndarray) -> bool:
+    """Whether there are whole numbers that no float is."""
+    if array.dtype.kind == "O":
+        return True  # larger than any array of whole numbers could hold
+    return array.dtype.kind in "iu" and bool(array.size) and max(abs(int(array.min())), abs(int(array.max()))) > WHOLE
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -408,12 +422,13 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _simple(kind: type) -> bool:
     """Whether all that objects of a class have is in their __dict__ and __slots__."""
-    return all(base is object or not standing_module(base.__module__) or ours(base.__module__) for base in kind.__mro__)
+    bare = (object, abc.ABC, typing.Generic, typing.Protocol)
+    return all(base in bare or ours(base.__module__) or not standing_module(base.__module__) for base in kind.__mro__)
 
 
 def _state(thing: Any) -> dict[str, Any]:
     """The attributes of an object, apart from what it would compute again."""
-    state = object.__getstate__(thing)
+    state: Any = object.__getstate__(thing)
     own, slots = state if isinstance(state, tuple) else (state, None)
     kept = functools.cached_property
     return {
@@ -424,10 +439,10 @@ def _state(thing: Any) -> dict[str, Any]:
 def _parts(thing: Any) -> list[Any]:
     """What an object would be copied from: a function, its arguments, and what is put into it afterwards."""
     known = copyreg.dispatch_table.get(type(thing))
-    made = thing.__reduce_ex__(4) if known is None else known(thing)
+    made: Any = thing.__reduce_ex__(4) if known is None else known(thing)
     if isinstance(made, str):  # a name in its module
         return [made]
-    function, arguments, state, items, pairs = (*made, None, None, None, None)[:5]
+    function, arguments, state, items, pairs = [*made, None, None, None, None][:5]
     return [function, arguments, state, *(None if x is None else list(map(_plain, x)) for x in (items, pairs))]
 
 

@@ -181,8 +181,8 @@ def _scalar(value: Any) -> np.ndarray | None:
         return np.asarray(np.nan)
     if isinstance(value, str):
         return np.asarray(value)
-    if isinstance(value, datetime.date) and getattr(value, "tzinfo", None) is None:
-        return np.asarray(np.datetime64(value))
+    if isinstance(value, datetime.date):  # a moment of a certain zone is no plain date
+        return np.asarray(np.datetime64(value)) if getattr(value, "tzinfo", None) is None else None
     if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiubcmM":
         array = np.asarray(value)
         return array.astype(float) if array.dtype.kind == "f" else array
