@@ -20,6 +20,7 @@ from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.rules import between
 from limitlab.problems.activations import Activation, activation
+from limitlab.verbs import verb
 
 __all__ = [
     "HermiteExpansion",
@@ -61,6 +62,7 @@ class SampleComplexity(eqx.Module):
         return self.words
 
 
+@verb
 def hermite_expansion(sigma: "str | Activation | Callable", degree: int = 30) -> HermiteExpansion:
     """The expansion of any activation, with its error estimate.
 
@@ -118,6 +120,7 @@ def hermite_expansion(sigma: "str | Activation | Callable", degree: int = 30) ->
     return HermiteExpansion(kept[:-1], norm, error, method, sigma.name)
 
 
+@verb
 def hermite_coefficients(sigma: "str | Activation | Callable", degree: int) -> np.ndarray:
     r"""Coefficients :math:`c_0, ..., c_{degree}`, :math:`c_n = E[\sigma(z) He_n(z)]/\sqrt{n!}`.
 
@@ -126,6 +129,7 @@ def hermite_coefficients(sigma: "str | Activation | Callable", degree: int) -> n
     return hermite_expansion(sigma, degree).coefficients
 
 
+@verb
 def information_exponent(sigma: "str | Activation | Callable", degree: int = 30, tolerance: float = 1e-8) -> int:
     r"""The smallest :math:`n \ge 1` with :math:`c_n \ne 0`.
 
@@ -151,6 +155,7 @@ def information_exponent(sigma: "str | Activation | Callable", degree: int = 30,
     return int(found[0]) + 1
 
 
+@verb
 def sample_complexity_class(target: "int | str | Activation | Callable") -> SampleComplexity:
     """How many samples spherical one-pass SGD needs to find the direction of a single-index target.
 

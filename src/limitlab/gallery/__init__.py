@@ -6,8 +6,8 @@ from pathlib import Path
 
 from limitlab.errors import InputError
 from limitlab.gallery.entry import Check, Entry, Verdict, run
-from limitlab.numerics.machine import Progress
 from limitlab.text import did_you_mean
+from limitlab.verbs import Watch, told, verb
 
 __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run_entry"]
 
@@ -44,15 +44,17 @@ class _Entries(Mapping[str, Entry]):
 ENTRIES: Mapping[str, Entry] = _Entries()
 
 
-def run_entry(entry: str | Entry, folder: str | Path, progress: Progress | None = None) -> Verdict:
+@verb
+def run_entry(entry: str | Entry, folder: str | Path, progress: Watch = None) -> Verdict:
     """Run a gallery entry, by its name or as an `Entry` of your own, and write all that belongs to it.
 
     The folder receives ``figure.png``, one netCDF file per result, ``animation.gif`` if the entry has one, and
-    ``verdict.txt`` with the claim, every check and the versions that made it.
+    ``verdict.txt`` with the claim, every check and the versions that made it. ``progress`` is True for a bar, or a
+    function of (done, total, label).
     """
     if isinstance(entry, str):
         if entry not in ENTRIES:
             hint = did_you_mean(entry, ENTRIES)
             raise InputError(f"There is no gallery entry {entry!r}; there are: {', '.join(ENTRIES)}.{hint}")
         entry = ENTRIES[entry]
-    return run(entry, folder, progress)
+    return run(entry, folder, told())

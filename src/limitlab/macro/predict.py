@@ -19,6 +19,7 @@ from limitlab.numerics.checks import check_times
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import did_you_mean
+from limitlab.verbs import Watch, tell, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +41,10 @@ LIMITS: dict[str, type[AbstractLimit]] = {
 }
 
 
-def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=None) -> "xr.Dataset":
+@verb
+def predict(
+    problem: Problem, limit: AbstractLimit | str | None = None, times=None, progress: Watch = None
+) -> "xr.Dataset":
     """The macrostate of the problem in a limit, at the asked times.
 
     Parameters
@@ -53,6 +57,8 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
     times
         Increasing macroscopic times, the same as for `simulate`; left out for limits without a time axis (fixed points
         and iterations of message passing).
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Returns
     -------
@@ -68,6 +74,7 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
         times = check_times(times)
     elif times is not None:
         raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
+    tell(0, 1, f"predict ({name})")
     return chosen.solve(setting, times)
 
 
@@ -91,6 +98,7 @@ def limit_of(problem: Problem, limit: Any) -> AbstractLimit:
     return limit
 
 
+@verb
 def limits(problem: Problem) -> dict[str, str]:
     """For every limit its name and either "applies" or the reason why it does not, with what to try instead."""
     problem = Asked("limits", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")

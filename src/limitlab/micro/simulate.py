@@ -6,11 +6,11 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_times, whole_steps
-from limitlab.numerics.machine import Progress
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 from limitlab.states.request import Request
+from limitlab.verbs import Watch, told, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 
+@verb
 def simulate(
     problem: Problem,
     d: int,
@@ -25,7 +26,7 @@ def simulate(
     replicas: int = 1,
     seed: int = 0,
     representation: str = "weights",
-    progress: Progress | None = None,
+    progress: Watch = None,
 ) -> "xr.Dataset":
     r"""Run the problem's learning rule at dimension d and report its macrostate at the asked times.
 
@@ -47,7 +48,7 @@ def simulate(
         "weights": real weights in d dimensions, O(d) per step. "overlaps": the overlaps themselves as a Markov chain
         that is exact in law for Gaussian inputs, at a cost per step that does not depend on d.
     progress
-        Called as progress(done, total, label); None is silent.
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Returns
     -------
@@ -71,14 +72,14 @@ def simulate(
         if times is not None:
             raise InputError(f"{by} has no clock; got times={times!r}. Leave times out.")
         setting = rule.setting(problem, Asked(by, InputError))
-        asked = Request(d, None, None, replicas, seed, representation, progress)
+        asked = Request(d, None, None, replicas, seed, representation, told())
     else:
         if times is None:
             raise InputError(f"{by} needs the times at which to report. Add times=numpy.linspace(0, 10, 51).")
         times = check_times(times)
         setting = rule.setting(problem, Asked(by, InputError))
         clock = float(rule.clock(problem, d))
-        asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, progress, clock)
+        asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, told(), clock)
     seen = rule.run(setting, asked)
     return dataset(problem, seen.variables, seen.coords, method=seen.method, reference=seen.reference, attrs=seen.attrs)
 

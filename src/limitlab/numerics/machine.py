@@ -1,21 +1,15 @@
-"""What this machine has, how long computations say where they are, and arrays with blanks."""
+"""What this machine has, and arrays with blanks."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.verbs import Progress
 
 __all__ = ["Progress", "blank", "check_memory", "one_thread"]
-
-
-class Progress(Protocol):
-    """Called as ``progress(done, total, label)`` a few times per second; ``None`` in its place means silence."""
-
-    def __call__(self, done: int, total: int, label: str) -> None: ...
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import equinox as eqx
 
+from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.trees import changed_fields
@@ -57,6 +58,7 @@ class Problem(eqx.Module):
     start: AbstractStart | None = None
     algorithm: AbstractAlgorithm | None = None
 
+    @double
     def __check_init__(self):
         for field, (kind, example) in _KINDS.items():
             value = getattr(self, field)

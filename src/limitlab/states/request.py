@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from limitlab.numerics.machine import Progress
+from limitlab.verbs import Progress
 
 __all__ = ["Request", "Seen", "second_times"]
 

@@ -73,7 +73,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     check_memory(
         needed, f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d, sample_ratio or replicas."
     )
-    warn_if_unstable(by, setting, stacklevel=5)
+    warn_if_unstable(by, setting, stacklevel=6)
 
     course = Course(*traced((setting.rule, setting.loss)), _Line(), watched=True)
     label, paths, ends, rhos = f"{name}, d = {d}, n = {n}", [], [], []

@@ -21,6 +21,7 @@ import numpy as np
 from limitlab.analysis.exits.formulas import Plateau, plateau_of
 from limitlab.analysis.exits.ode import flow
 from limitlab.problems.problem import Problem
+from limitlab.verbs import Watch, verb
 
 __all__ = ["AsymptoticRisk", "asymptotic_risk"]
 
@@ -45,7 +46,8 @@ class AsymptoticRisk(eqx.Module):
         return self.value
 
 
-def asymptotic_risk(problem: Problem) -> AsymptoticRisk:
+@verb
+def asymptotic_risk(problem: Problem, progress: Watch = None) -> AsymptoticRisk:
     r"""Risk of the full equations at long times, from a random start.
 
     .. math:: R = \frac\Delta2 + \frac{\Gamma\Delta}{1 - 6\Gamma} \quad (p = 1), \qquad \Gamma = \gamma/p

@@ -15,6 +15,7 @@ import numpy as np
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.verbs import verb
 
 __all__ = ["Plateau", "plateau", "plateau_in", "plateau_of", "unit_rate"]
 
@@ -55,6 +56,7 @@ class Plateau(eqx.Module):
         return beta - 2 * self.Gamma * self.variance, beta
 
 
+@verb
 def plateau(problem: Problem) -> Plateau:
     """The numbers that rule how SGD leaves the plateau of phase retrieval: growth, noise factor, critical rate.
 

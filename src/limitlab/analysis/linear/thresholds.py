@@ -18,6 +18,7 @@ from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.networks import SingleIndex
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
+from limitlab.verbs import Watch, verb
 
 __all__ = ["Thresholds", "thresholds"]
 
@@ -62,7 +63,10 @@ class Thresholds:
         return f"{text}, and easy from there on."
 
 
-def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None = None) -> Thresholds:
+@verb
+def thresholds(
+    prior: AbstractPrior | Problem, channel: AbstractChannel | None = None, progress: Watch = None
+) -> Thresholds:
     """Weak-recovery, information-theoretic and algorithmic thresholds of a prior and a channel, or of a problem.
 
     Parameters
@@ -70,6 +74,8 @@ def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None =
     prior, channel
         For instance ``GaussianPrior()`` and ``Modulus()``; or one Problem, whose teacher's prior and channel are taken
         (its sample ratio and its learner play no part).
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Examples
     --------

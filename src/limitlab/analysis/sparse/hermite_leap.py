@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.verbs import verb
 
 __all__ = ["HermiteLeap", "hermite_leap", "sample_order"]
 
@@ -69,6 +70,7 @@ class HermiteLeap:
         return self.summary
 
 
+@verb
 def hermite_leap(coefficients: Mapping) -> HermiteLeap:
     """The leap of a polynomial of Gaussian variables, and bounds of its isotropic leap.
 

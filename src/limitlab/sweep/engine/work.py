@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from limitlab._setup import double
 from limitlab.errors import InputError, LimitlabError
 from limitlab.numerics.checks import check_number
 from limitlab.problems.problem import Problem
@@ -139,6 +140,7 @@ def _unpacked(data: bytes) -> Job:
     return loads(data)
 
 
+@double
 def perform_all(data: bytes, chunk: Chunk, place: tuple[str, str] | None, budget: Budget) -> list[Outcome]:
     """The same in a worker process. A worker that does not see the store sends back what has to be stored."""
     job, store = _unpacked(data), _seen(place)
@@ -169,6 +171,7 @@ class Together(NamedTuple):
     seconds: float
 
 
+@double
 def together(job: Job, chunk: Chunk) -> Together:
     """All points of a chunk in one compiled call, filled up to its width with copies."""
     if not chunk.width or not chunk.tasks:
