@@ -49,6 +49,7 @@ def namespace(
         if namesake is not None and isinstance(value, types.FunctionType):
             # `import limitlab.sweep.run as run` walks from limitlab to sweep to run by attributes and meets the verb:
             # it answers for the package of its name too.
+            vars(namesake).update(value.__dict__)  # which verb is behind the door
             value.__dict__ = vars(namesake)
         vars(this)[name] = value  # from now on found without this function
         return value

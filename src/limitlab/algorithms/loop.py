@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.machine import Progress
 from limitlab.states.run import Run
+from limitlab.verbs import Progress
 
 __all__ = ["advance", "advance_many", "march"]
 

@@ -22,6 +22,7 @@ from limitlab.numerics.gauss.rules import between
 from limitlab.numerics.machine import relieve
 from limitlab.problems.activations import Activation, activation
 from limitlab.text import Record
+from limitlab.verbs import verb
 
 __all__ = [
     "HermiteExpansion",
@@ -63,6 +64,7 @@ class SampleComplexity(Record, eqx.Module):
         return self.words
 
 
+@verb
 def hermite_expansion(sigma: "str | Activation | Callable", degree: int = 30) -> HermiteExpansion:
     """The expansion of any activation, with its error estimate.
 
@@ -121,6 +123,7 @@ def hermite_expansion(sigma: "str | Activation | Callable", degree: int = 30) ->
     return HermiteExpansion(kept[:-1], norm, error, method, sigma.name)
 
 
+@verb
 def hermite_coefficients(sigma: "str | Activation | Callable", degree: int) -> np.ndarray:
     r"""Coefficients :math:`c_0, ..., c_{degree}`, :math:`c_n = E[\sigma(z) He_n(z)]/\sqrt{n!}`.
 
@@ -129,6 +132,7 @@ def hermite_coefficients(sigma: "str | Activation | Callable", degree: int) -> n
     return hermite_expansion(sigma, degree).coefficients
 
 
+@verb
 def information_exponent(sigma: "str | Activation | Callable", degree: int = 30, tolerance: float = 1e-8) -> int:
     r"""The smallest :math:`n \ge 1` with :math:`c_n \ne 0`.
 
@@ -154,6 +158,7 @@ def information_exponent(sigma: "str | Activation | Callable", degree: int = 30,
     return int(found[0]) + 1
 
 
+@verb
 def sample_complexity_class(target: "int | str | Activation | Callable") -> SampleComplexity:
     """How many samples spherical one-pass SGD needs to find the direction of a single-index target.
 

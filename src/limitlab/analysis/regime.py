@@ -32,6 +32,7 @@ from limitlab.numerics.checks import check_number
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
+from limitlab.verbs import verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -101,6 +102,7 @@ class ProblemRegime(Record, eqx.Module):
         return f"{self.limit}: {self.words}"
 
 
+@verb
 def regime(kappa: float, delta: float) -> Regime:
     r"""The limit at width p ~ d^kappa, kappa >= 0, and learning rate gamma ~ d^-delta, as d grows.
 
@@ -154,6 +156,7 @@ def regime(kappa: float, delta: float) -> Regime:
     return Regime(kappa, delta, *exponents, region, limit, clock, words)
 
 
+@verb
 def regime_of(problem: Problem, d: float) -> ProblemRegime:
     """How far one problem at dimension d is from each limit, in numbers.
 
@@ -183,6 +186,7 @@ def regime_of(problem: Problem, d: float) -> ProblemRegime:
     return ProblemRegime(variance, noise, fluctuation, p**-0.5, d**-0.5, d / variance, limit, words)
 
 
+@verb
 def regime_diagram(kappas, deltas) -> "xr.Dataset":
     """The phase diagram on a grid, for plotting: ``region``, ``limit`` and the exponents over (kappa, delta).
 

@@ -7,6 +7,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.states.success import Criterion
+from limitlab.verbs import verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["success_rate", "wilson"]
 
 
+@verb
 def success_rate(data: "xr.Dataset", threshold: float | None = None, confidence: float = 0.95) -> "xr.Dataset":
     r"""The share of replicas that found the teacher, with Wilson's interval.
 

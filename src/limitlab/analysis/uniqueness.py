@@ -23,6 +23,7 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.states.matrix import Instance, look
 from limitlab.text import Record
+from limitlab.verbs import Watch, verb
 
 __all__ = ["Certificate", "SecondSolution", "Uniqueness", "uniqueness"]
 
@@ -124,8 +125,16 @@ class Uniqueness(Record):
         return f"{self.verdict} ({told})"
 
 
+@verb
 def uniqueness(
-    problem: Problem, d: int = 20, seed: int = 0, *, replica: int = 0, confirm: bool = False, s: float = 1e7
+    problem: Problem,
+    d: int = 20,
+    seed: int = 0,
+    *,
+    replica: int = 0,
+    confirm: bool = False,
+    s: float = 1e7,
+    progress: Watch = None,
 ) -> Uniqueness:
     r"""Look for a proof that the teacher is the only positive matrix that fits the data.
 
@@ -143,6 +152,8 @@ def uniqueness(
         Which data set: that of replica ``replica`` of ``MatrixFlow(d=d, seed=seed)`` and of ``simulate``.
     confirm, s
         Follow dA/ds = S A + A S from A = I up to ``s``, then go to the nearest positive matrix that fits the data.
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
     """
     relieve()
     asked = Asked("uniqueness", InputError)

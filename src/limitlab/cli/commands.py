@@ -125,8 +125,8 @@ def predict(
     chosen = limit_of(limit, settings or [])
     grid = None if times is None and not chosen.in_time else times_of(times or "0:10:51")
     path = place_of(out, f"{limit}_{spec_hash(problem)}.nc", force)
-    with Bar(f"predict {spec}", progress):
-        result = predict(problem, chosen, grid)
+    with Bar(f"predict {spec}", progress) as bar:
+        result = predict(problem, chosen, grid, bar)
     _keep(result, path)
     if problem.start is not None and problem.start.random and getattr(chosen, "d", 0) is None:
         say("note: a random start has M = 0 in the limit, often a fixed point; --set d=1000 draws it instead")

@@ -1,22 +1,17 @@
 """What a user sees: messages and progress on stderr, tables on stdout."""
 
-import sys
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limitlab.bar import Bar, duration, live
+
 if TYPE_CHECKING:
     import xarray as xr
-    from rich.console import Console
 
 __all__ = ["Bar", "complain", "duration", "memory", "say", "show", "show_table", "summary", "table"]
 
-PATIENCE = 2.0  # seconds before a bar appears, and between two lines where there is no terminal
 SHOWN_TIMES = 6
-
-_live: list["Console"] = []  # of a bar that is on the screen now: messages go above it
 
 
 def say(text: str) -> None:
@@ -37,18 +32,8 @@ def complain(text: str) -> None:
     """A message on stderr, red if that is a terminal."""
     from rich.console import Console
 
-    console = _live[-1] if _live else Console(stderr=True)
+    console = live[-1] if live else Console(stderr=True)
     console.print(text, markup=False, highlight=False, soft_wrap=True, style="bold red")
-
-
-def duration(seconds: float) -> str:
-    """Seconds as 0:00:07; a dash if it is not known."""
-    if not np.isfinite(seconds):
-        return "-"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days = f"{hours // 24} d " if hours >= 24 else ""
-    return f"{days}{hours % 24}:{minutes:02d}:{rest:02d}"
 
 
 def memory(size: float) -> str:
@@ -126,100 +111,3 @@ def summary(ds: "xr.Dataset") -> None:
         complain(f"WARNING: {', '.join(bad)}, the first at time {when:.4g}; numbers after that are NaN")
     else:
         say("status: ok")
-
-
-class Bar:
-    """Progress of one computation, called as ``bar(done, total, label)``.
-
-    On a terminal a bar with the time left appears after two seconds; elsewhere nothing is said, unless
-    ``wanted`` is True: then a line every two seconds. ``wanted=False`` is silence everywhere. ``counted`` shows
-    how many are done rather than a percentage.
-    """
-
-    def __init__(self, label: str, wanted: bool | None = None, counted: bool = False):
-        terminal = sys.stderr.isatty()
-        self._mode = "none" if wanted is False else "bar" if terminal else "lines" if wanted else "none"
-        self._label, self._done, self._total, self._counted = label, 0, 0, counted
-        self._began = self._spoke = self._since = time.monotonic()
-        self._skipped = 0
-        self._lock, self._open, self._bar = threading.RLock(), True, None
-        self._timer = threading.Timer(PATIENCE, self._appear)
-        self._timer.daemon = True
-
-    def __enter__(self) -> "Bar":
-        if self._mode != "none":
-            self._timer.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._open = False
-            if self._bar is not None:
-                _live.remove(self._bar.console)
-                self._bar.stop()
-
-    def __call__(self, done: int, total: int, label: str) -> None:
-        with self._lock:
-            self._done, self._total, self._label = done, total, label
-            if self._bar is not None:
-                self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=label)
-            elif self._mode == "lines" and time.monotonic() - self._spoke >= PATIENCE:
-                self._line()
-
-    def skip(self, done: int) -> None:
-        """So many needed no work: the time left is estimated from those that come after them."""
-        with self._lock:
-            if done != self._skipped:
-                self._skipped, self._since = done, time.monotonic()
-
-    def left(self) -> float:
-        """Seconds left, if all goes on as it went; infinite if that is not known."""
-        made = self._done - self._skipped
-        if made <= 0 or self._total <= 0:
-            return np.inf
-        return (time.monotonic() - self._since) * (self._total - self._done) / made
-
-    def _appear(self) -> None:
-        """Runs in the timer's thread: a long compilation, which reports nothing, is seen as well."""
-        with self._lock:
-            if not self._open:
-                return
-            if self._mode == "lines":
-                self._line()
-                return
-            from rich import progress
-            from rich.console import Console
-            from rich.table import Column
-            from rich.text import Text
-
-            left = self.left
-
-            class Left(progress.ProgressColumn):
-                def render(self, task: Any) -> Text:
-                    return Text(f"left {duration(left())}")
-
-            console, whole = Console(stderr=True), Column(no_wrap=True)
-            wide = console.width >= 100
-            text = Column(
-                no_wrap=True, max_width=max(20, console.width - (48 if wide else 28)) if self._counted else None
-            )
-            columns = [
-                progress.TextColumn("{task.description}", markup=False, table_column=text),
-                *([progress.BarColumn(10 if self._counted else 40)] if wide or not self._counted else []),
-                progress.MofNCompleteColumn(table_column=whole) if self._counted else progress.TaskProgressColumn(),
-                *([progress.TimeElapsedColumn(table_column=whole)] if wide or not self._counted else []),
-                Left(table_column=Column(no_wrap=True, min_width=len("left 0:00:00"))),
-            ]
-            self._bar = progress.Progress(*columns, console=console, transient=True)
-            self._bar.start()
-            self._bar.add_task(self._label, total=self._total or None, completed=self._done)
-            _live.append(self._bar.console)
-
-    def _line(self) -> None:
-        self._spoke = time.monotonic()
-        took, share = self._spoke - self._began, self._done / self._total if self._total else 0.0
-        far = f"{self._done} of {self._total}" if self._counted else f"{100 * share:.0f} %"
-        left = self.left()
-        told = f"{far}, {left:.0f} s left" if left < np.inf else f"{took:.0f} s"
-        print(f"{self._label}: {told}", file=sys.stderr, flush=True)

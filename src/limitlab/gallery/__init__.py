@@ -7,8 +7,8 @@ from pathlib import Path
 from limitlab.errors import InputError
 from limitlab.gallery.entry import Check, Entry, Verdict
 from limitlab.gallery.entry import run as make
-from limitlab.numerics.machine import Progress
 from limitlab.text import did_you_mean
+from limitlab.verbs import Watch, told, verb
 
 __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run", "run_entry"]
 
@@ -45,7 +45,8 @@ class _Entries(Mapping[str, Entry]):
 ENTRIES: Mapping[str, Entry] = _Entries()
 
 
-def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress: Progress | None = None) -> Verdict:
+@verb
+def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress: Watch = None) -> Verdict:
     """Run a gallery entry, as ``limitlab run`` does, and give its figure, its data and the verdict on its claim.
 
     Parameters
@@ -56,7 +57,7 @@ def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress
         Receives ``figure.png``, one netCDF file per result, ``animation.gif`` if the entry has one, and
         ``verdict.txt`` with the claim, every check and the versions that made it. Left out, nothing is written.
     progress
-        Called as ``progress(done, total, label)``.
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Examples
     --------
@@ -68,7 +69,7 @@ def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress
             hint = did_you_mean(entry, ENTRIES)
             raise InputError(f"There is no gallery entry {entry!r}; there are: {', '.join(ENTRIES)}.{hint}")
         entry = ENTRIES[entry]
-    return make(entry, folder, progress)
+    return make(entry, folder, told())
 
 
 run_entry = run

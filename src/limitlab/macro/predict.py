@@ -25,6 +25,7 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point, in_families
 from limitlab.text import did_you_mean, html_table, text_table
+from limitlab.verbs import Watch, tell, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -74,7 +75,10 @@ def _curve(problem: Problem, alphas: np.ndarray, keywords: dict[str, Any]) -> "x
 
 
 @in_families(WORTH, _kin, _many, curve=_curve, threads=True)
-def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=None) -> "xr.Dataset":
+@verb
+def predict(
+    problem: Problem, limit: AbstractLimit | str | None = None, times=None, progress: Watch = None
+) -> "xr.Dataset":
     """The macrostate of the problem in a limit, at the asked times.
 
     Parameters
@@ -87,6 +91,8 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
     times
         Increasing macroscopic times, the same as for `simulate`; left out for limits without a time axis (fixed points
         and iterations of message passing).
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Returns
     -------
@@ -104,6 +110,7 @@ def predict(problem: Problem, limit: AbstractLimit | str | None = None, times=No
     elif times is not None:
         raise InputError(f"{name} has no time axis; got times={times!r}. Leave times out.")
     check_memory(chosen.memory(setting, times), by=name)
+    tell(0, 1, f"predict ({name})")
     answer = chosen.solve(setting, times)
     if not hasattr(answer, "data_vars"):
         raise InputError(
@@ -142,6 +149,7 @@ class Answers(dict[str, str]):
         return html_table("limits", self.items())
 
 
+@verb
 def limits(problem: Problem) -> Answers:
     """For every limit its name and either "applies" or the reason why it does not, with what to try instead."""
     problem = Asked("limits", InputError).part(problem, Problem, "a Problem", "Describe one by Problem(...).")

@@ -21,7 +21,7 @@ from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre
 from limitlab.numerics.keys import Stream, stream
-from limitlab.numerics.machine import Memory, Progress, check_memory, relieve
+from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.problems.activations import Activation
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs
@@ -30,6 +30,7 @@ from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.target import SparseTarget
 from limitlab.results.schema import dataset
+from limitlab.verbs import Watch, tell, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,6 +44,7 @@ MAX_DIMENSION = 5000
 MAX_TERMS = 4096  # of the target, whose coefficients are reported one by one
 
 
+@verb
 def kernel_ridge(
     problem: Problem,
     d: int,
@@ -51,7 +53,7 @@ def kernel_ridge(
     kernel: Callable | None = None,
     replicas: int = 4,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Watch = None,
 ) -> "xr.Dataset":
     r"""Kernel ridge regression with an inner-product kernel, on samples of the problem (hypercube and sparse target).
 
@@ -69,6 +71,8 @@ def kernel_ridge(
         k as a NumPy function of x . x' in [-1, 1]; it must be positive definite.
     replicas, seed
         Independent data sets.
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Returns
     -------
@@ -112,8 +116,7 @@ def kernel_ridge(
                 alpha = _solve(K, n * float(each), y)
                 fourier[i, r, j] = level * (alpha @ chi)
                 risks[i, r, j] = (hat @ hat - 2 * hat @ fourier[i, r, j] + alpha @ K2 @ alpha) / 2 + floor
-            if progress is not None:
-                progress(i * replicas + r + 1, len(sizes) * replicas, f"kernel ridge, n = {n}")
+            tell(i * replicas + r + 1, len(sizes) * replicas, f"kernel ridge, n = {n}")
     best = np.argmin(risks.mean(axis=1), axis=1)
     rows = np.arange(len(sizes))
     chosen = "given" if penalty is not None else f"least true risk among {len(penalties)}"

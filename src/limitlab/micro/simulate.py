@@ -7,12 +7,13 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.micro.online_family import WORTH, asked_key, asked_many
 from limitlab.numerics.checks import check_integer, check_number, check_seed, check_times, whole_steps
-from limitlab.numerics.machine import Progress, check_memory, relieve
+from limitlab.numerics.machine import check_memory, relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import in_families
 from limitlab.results.schema import dataset
 from limitlab.states.request import Request, Seen
+from limitlab.verbs import Watch, told, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,6 +22,7 @@ __all__ = ["simulate"]
 
 
 @in_families(WORTH, asked_key, asked_many)
+@verb
 def simulate(
     problem: Problem,
     d: int,
@@ -28,7 +30,7 @@ def simulate(
     replicas: int = 1,
     seed: int = 0,
     representation: str = "weights",
-    progress: Progress | None = None,
+    progress: Watch = None,
 ) -> "xr.Dataset":
     r"""Run the problem's learning rule at dimension d and report its macrostate at the asked times.
 
@@ -50,7 +52,7 @@ def simulate(
         "weights": real weights in d dimensions, O(d) per step. "overlaps": the overlaps themselves as a Markov chain
         that is exact in law for Gaussian inputs, at a cost per step that does not depend on d.
     progress
-        Called as progress(done, total, label); None is silent.
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Returns
     -------
@@ -75,7 +77,7 @@ def simulate(
         if times is not None:
             raise InputError(f"{by} has no clock; got times={times!r}. Leave times out.")
         setting = rule.setting(problem, Asked(by, InputError))
-        asked = Request(d, None, None, replicas, seed, representation, progress)
+        asked = Request(d, None, None, replicas, seed, representation, told())
     else:
         if times is None:
             raise InputError(f"{by} needs the times at which to report. Add times=numpy.linspace(0, 10, 51).")
@@ -88,7 +90,7 @@ def simulate(
             low=0,
             remedy="It is the time per step.",
         )
-        asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, progress, clock)
+        asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, told(), clock)
     check_memory(rule.memory(setting, asked), by)
     seen = Asked(f"{by}: `run`", InputError).part(
         rule.run(setting, asked), Seen, "to return limitlab.extending.Seen", "Fill one with what was seen."

@@ -1,4 +1,4 @@
-"""What this machine has and what is too much for it, how computations say where they are, and arrays with blanks."""
+"""What this machine has and what is too much for it, and arrays with blanks."""
 
 import gc
 import os
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.verbs import Progress
 
 __all__ = [
     "Memory",
@@ -33,12 +34,6 @@ MAPS = 0.4  # of the memory maps allowed, from which compiled programs are given
 LOOK = 1.0  # seconds between two counts of the memory maps
 _looked = -LOOK  # when they were last counted
 _left = 0  # how many were left when programs were last given up
-
-
-class Progress(Protocol):
-    """Called as ``progress(done, total, label)`` a few times per second; ``None`` in its place means silence."""
-
-    def __call__(self, done: int, total: int, label: str) -> None: ...
 
 
 @contextmanager

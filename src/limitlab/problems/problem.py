@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY
 from typing import Any
 
+from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.trees import changed_fields
@@ -71,6 +72,7 @@ class Problem(Part):
     start: AbstractStart | None = None
     algorithm: AbstractAlgorithm | None = None
 
+    @double
     def __check_init__(self):
         for field, (kind, example) in _KINDS.items():
             value = getattr(self, field)

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum
 from limitlab.numerics.keys import Stream, stream
@@ -100,6 +101,7 @@ class Overlaps(eqx.Module):
         return jnp.concatenate([upper, lower], axis=-2)
 
 
+@double
 def measure(weights: Weights) -> Overlaps:
     """The overlaps of a finite network."""
     d = weights.W.shape[-1]
@@ -107,6 +109,7 @@ def measure(weights: Weights) -> Overlaps:
     return Overlaps(W @ W.T / d, W @ S.T / d, S @ S.T / d, weights.a)
 
 
+@double
 def realise(overlaps: Overlaps, key: jax.Array, d: int) -> Weights:
     r"""Weights in d dimensions with exactly these overlaps and a random orientation.
 
@@ -178,6 +181,7 @@ class _Pair(eqx.Module):
     student: Committee
 
 
+@double
 def risk(problem: Problem | Committees, overlaps: Overlaps, sums: AbstractFieldSum | None = None) -> jax.Array:
     r""":math:`R = \tfrac12 E[\mathcal E^2]`, the noise floor :math:`\Delta/2` included."""
     asked = Asked("risk", InputError)

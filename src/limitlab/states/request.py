@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from limitlab.numerics.machine import Progress
 from limitlab.states.view import Variable
+from limitlab.verbs import Progress
 
 __all__ = ["Request", "Seen", "second_times"]
 

@@ -13,7 +13,6 @@ import numpy as np
 from limitlab.errors import InputError, LimitlabError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_seed
-from limitlab.numerics.machine import Progress
 from limitlab.problems.problem import Problem
 from limitlab.results.points import families_of
 from limitlab.sweep.engine.chunks import widths_of
@@ -25,6 +24,7 @@ from limitlab.sweep.identity import describe, hash_of, verb_name
 from limitlab.sweep.job import Job, Task
 from limitlab.sweep.storage.store import Store, opened
 from limitlab.sweep.table import combine
+from limitlab.verbs import Watch, told, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,6 +34,7 @@ __all__ = ["job_of", "sweep"]
 NAMED = 500  # points between two words about their naming
 
 
+@verb
 def sweep(
     verb: Callable,
     problem: Problem,
@@ -48,7 +49,7 @@ def sweep(
     time_limit: float | None = None,
     memory_limit: float | str | None = None,
     retry_failed: bool = False,
-    progress: Progress | None = None,
+    progress: Watch = None,
     **arguments: Any,
 ) -> "xr.Dataset":
     """Call ``verb(problem, **arguments)`` at every point of the product of the grid.
@@ -85,7 +86,7 @@ def sweep(
     retry_failed
         Compute stored points again that failed.
     progress
-        Called as progress(done, total, label) after every point.
+        True draws a bar; a function is called as progress(done, total, label) after every point; None is silent.
     arguments
         Passed to the verb at every point, such as ``limit=OverlapODE(), times=times``.
 
@@ -116,7 +117,7 @@ def sweep(
         return whole
     kept = opened(store)
     record_name = "" if kept is None else _record_name(job, axes, labels)
-    tally = Tally(job.name, record_name, math.prod(map(len, axes.values())), kept, progress)
+    tally = Tally(job.name, record_name, math.prod(map(len, axes.values())), kept, told())
     tasks = list(_tasks(job, axes, tally))
     if kept is not None:
         record(job, record_name, labels, tasks, kept)
@@ -124,7 +125,7 @@ def sweep(
         widths = {} if engine.budget else widths_of(tasks)  # a budget is for one point, so they are done one by one
         points = compute(job, tasks, widths, kept, engine, tally, retry_failed)
     if all(point.failed for point in points):
-        warnings.warn(f"All {len(points)} points failed, the first with {points[0].reason}", UserWarning, stacklevel=2)
+        warnings.warn(f"All {len(points)} points failed, the first with {points[0].reason}", UserWarning, stacklevel=3)
     return combine(problem, job.name, labels, points, {"seed": job.seed} if job.seeded else {})
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
 from limitlab.problems.priors import AbstractPrior
@@ -16,6 +17,7 @@ __all__ = ["check_channel", "check_loss", "check_prior"]
 COUNT = 20_000
 
 
+@double
 def check_channel(channel: AbstractChannel, w: float = 0.4, V: float = 0.7) -> None:
     r"""Labels y ~ P(y|z) and the calculus of :math:`Z(y, \omega, V) = \int N(z; \omega, V) P(y|z)` belong together.
 
@@ -54,6 +56,7 @@ def check_channel(channel: AbstractChannel, w: float = 0.4, V: float = 0.7) -> N
             broken(channel, f"{what} is {float(jnp.mean(values)):.4g} in place of {mean:.4g} ({z_value:.0f} s.e.).")
 
 
+@double
 def check_prior(prior: AbstractPrior) -> None:
     r"""Weights w ~ prior and :math:`\log Z_w(A, B)` belong together.
 
@@ -84,6 +87,7 @@ def check_prior(prior: AbstractPrior) -> None:
         broken(prior, f"the posterior mean is biased over its own data ({z_value:.0f} s.e.).")
 
 
+@double
 def check_loss(loss: AbstractLoss) -> None:
     r"""The loss and its derivatives belong together; of a convex one the proximal point is where it says.
 

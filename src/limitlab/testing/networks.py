@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from limitlab._setup import double
 from limitlab.problems.base import CHUNK, AbstractInputs, AbstractStudent, AbstractTeacher
 from limitlab.problems.inputs import Gaussian
 from limitlab.problems.networks import Committee
@@ -16,6 +17,7 @@ __all__ = ["check_inputs", "check_start", "check_student", "check_teacher"]
 COUNT = 4096
 
 
+@double
 def check_inputs(inputs: AbstractInputs, d: int = 12) -> None:
     """Samples are pure functions of their key, of the right shape and size; what the class says of them is true."""
     check_part(inputs, AbstractInputs)
@@ -44,6 +46,7 @@ def check_inputs(inputs: AbstractInputs, d: int = 12) -> None:
         broken(inputs, "test_points of labelled inputs must bring their labels.")
 
 
+@double
 def check_teacher(teacher: AbstractTeacher, inputs: AbstractInputs | None = None, d: int = 12) -> None:
     """Weights are pure functions of their key; an output depends on one sample; directions and link belong to it."""
     check_part(teacher, AbstractTeacher)
@@ -73,6 +76,7 @@ def check_teacher(teacher: AbstractTeacher, inputs: AbstractInputs | None = None
             broken(teacher, "link of the fields of its directions is not its output.")
 
 
+@double
 def check_student(student: AbstractStudent, d: int = 12) -> None:
     """The gradient that `respond` gives is that of `output`; every parameter has a pace."""
     check_part(student, AbstractStudent)
@@ -99,6 +103,7 @@ def check_student(student: AbstractStudent, d: int = 12) -> None:
         broken(student, f"directions must be (p, {d}); got {W.shape}.")
 
 
+@double
 def check_start(start: AbstractStart, p: int = 2, k: int = 2, d: int = 24) -> None:
     """Weights and overlaps are pure functions of their key; what is realised has the overlaps that were drawn."""
     check_part(start, AbstractStart)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.predict import predict
@@ -18,6 +19,7 @@ from limitlab.testing.common import Z, broken, check_part
 __all__ = ["check_algorithm", "check_limit"]
 
 
+@double
 def check_algorithm(problem: Problem, d: int = 20, time: float = 0.2, replicas: int = 48) -> None:
     """The rule of a problem: pure, blind to the number of replicas and times, and on its clock.
 
@@ -80,6 +82,7 @@ def _compare_runs(rule: Any, one: Any, two: Any, what: str) -> None:
             broken(rule, f"{name} depends on {what}: the same seed must give the same numbers.")
 
 
+@double
 def check_limit(
     limit: AbstractLimit, problem: Problem, times: Any = None, sizes: tuple[int, ...] = (), replicas: int = 48
 ) -> None:

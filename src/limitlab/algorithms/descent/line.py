@@ -80,7 +80,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     if d < 2:
         raise InputError(f"{by} needs d >= 2: at d = 1 the sphere has two points; got d={d}.")
     grid = second_times(times)
-    warn_if_unstable(by, setting, stacklevel=5)
+    warn_if_unstable(by, setting, stacklevel=6)
 
     course = Course(*traced((setting.rule, setting.loss)), _Line(), watched=True)
     label, paths, ends, rhos = f"{name}, d = {d}, n = {n}", [], [], []

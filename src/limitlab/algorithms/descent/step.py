@@ -20,11 +20,11 @@ import numpy as np
 from limitlab.algorithms.data import DataSet
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.loop import march
-from limitlab.numerics.machine import Progress
 from limitlab.problems.base import AbstractStudent
 from limitlab.problems.losses import AbstractLoss
 from limitlab.states.run import FIELD_BOUND, Run, whole
 from limitlab.states.success import COSINE, cosine
+from limitlab.verbs import Progress
 
 __all__ = ["FRAME", "START", "Course", "Learning", "begin", "descend", "descent_step"]
 

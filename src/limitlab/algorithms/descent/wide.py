@@ -17,11 +17,12 @@ from limitlab.algorithms.descent.step import START
 from limitlab.algorithms.loop import march
 from limitlab.algorithms.settings.fixed_data import PhaseData, WideDescent
 from limitlab.errors import AccuracyWarning
-from limitlab.numerics.machine import Memory, Progress, one_thread
+from limitlab.numerics.machine import Memory, one_thread
 from limitlab.numerics.trees import traced
 from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_attrs, matrix_variables
 from limitlab.states.request import Request, Seen
 from limitlab.states.run import FIELD_BOUND, Run
+from limitlab.verbs import Progress
 
 __all__ = [
     "Descended",
@@ -68,7 +69,7 @@ def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
     for replica in range(asked.replicas):
         instance = draw_instance(by, setting, d, asked.seed, replica)
         if replica == 0:
-            warn_if_unstable(by, setting, instance, stacklevel=5)
+            warn_if_unstable(by, setting, instance, stacklevel=6)
         V = draw_weights(setting, d, asked.seed, replica, width).T / np.sqrt(width)
         runs.append(descend(setting, instance, V, targets, (replica, asked.replicas), asked.progress))
     end = [times[-1] if run.status == "ok" else run.end * setting.clock for run in runs]

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from limitlab._setup import double
 from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.gamp.iteration import FLOOR, Model, begin, converge, gather
 from limitlab.algorithms.gamp.starts import check_start, start_from
@@ -99,6 +100,7 @@ class GAMPEstimator(BaseEstimator):
         self.start = start
         self.seed = seed
 
+    @double
     def fit(self, X, y) -> "GAMPEstimator":
         """Run message passing on inputs X (n, d) and labels y (n,)."""
         model, start, rule = self._model(), self._start(), self._rule()
@@ -127,6 +129,7 @@ class GAMPEstimator(BaseEstimator):
         X = self._inputs(X, reset=False)
         return X @ self.coef_.astype(X.dtype), np.square(X) @ self.coef_variance_.astype(X.dtype)
 
+    @double
     def predict_mean(self, X) -> np.ndarray:
         """The mean label of new inputs, averaged over the posterior; of -1 and +1 for binary channels."""
         fields = self._posterior(X)
@@ -139,6 +142,7 @@ class GAMPEstimator(BaseEstimator):
         return self.classes_[(mean >= 0).astype(int)] if _binary(self) else mean
 
     @available_if(_binary)
+    @double
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities of the two ``classes_``, averaged over the posterior."""
         fields = self._posterior(X)
@@ -174,9 +178,9 @@ class GAMPEstimator(BaseEstimator):
 
     def _rule(self) -> GAMP:
         """The numbers, checked as those of the rule."""
-        if isinstance(self.damping, str) and not self._auto:
-            raise InputError(f'GAMP.fit: damping must be "auto" or 0 <= damping < 1; got {self.damping!r}.')
-        damping = 0.0 if self._auto else self.damping
+        damping: Any = 0.0 if self._auto else self.damping
+        if isinstance(damping, str):
+            raise InputError(f'GAMP.fit: damping must be "auto" or 0 <= damping < 1; got {damping!r}.')
         return GAMP(damping=damping, iterations=self.iterations, tolerance=self.tolerance, variances=self.variances)
 
     def _model(self) -> Model:
@@ -255,7 +259,7 @@ class GAMPEstimator(BaseEstimator):
             f"more than tolerance={self.tolerance:g}; {kept}. Use more iterations"
             + ("." if self._auto else ', or damping="auto".')
         )
-        warnings.warn(more, ConvergenceWarning, stacklevel=3)
+        warnings.warn(more, ConvergenceWarning, stacklevel=4)
 
 
 def _makes(channel: Any, label: float) -> bool:

@@ -170,7 +170,7 @@ def _mixed(model: Model, data: Data, state: State, to: Proposal, damping: jax.Ar
     return State(new_a, new_v, to.g), Info(change, sound, known, silent)
 
 
-def _floor(model: Model, data: Data) -> jax.Array:
+def _floor(model: Model, data: Data) -> jax.Array | float:
     return model.prior.second_moment * (FLOOR if data.X.dtype == jnp.float64 else FLOOR32)
 
 

@@ -24,6 +24,7 @@ from limitlab.analysis.exits.result import ExitTime
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
 from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.problems.problem import Problem
+from limitlab.verbs import Watch, verb
 
 __all__ = [
     "AVERAGES",
@@ -46,6 +47,7 @@ LAWS = ("printed", "finite", "limiting")
 PROBES = 16  # starts from which a linearised formula is checked against the full equations
 
 
+@verb
 def exit_time(
     problem: Problem,
     d: float,
@@ -55,6 +57,7 @@ def exit_time(
     law: str = "printed",
     starts: int = 512,
     seed: int = 0,
+    progress: Watch = None,
 ) -> ExitTime:
     r"""Time at which projected one-pass SGD of squares has lost a share ``threshold`` of its excess risk.
 
@@ -86,6 +89,8 @@ def exit_time(
         finite law.
     starts, seed
         Random starts for "full" and "noise_corrected" at p >= 2.
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Notes
     -----

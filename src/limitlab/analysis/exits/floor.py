@@ -23,6 +23,7 @@ from limitlab.analysis.exits.ode import flow
 from limitlab.numerics.machine import relieve
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
+from limitlab.verbs import Watch, verb
 
 __all__ = ["AsymptoticRisk", "asymptotic_risk"]
 
@@ -47,7 +48,8 @@ class AsymptoticRisk(Record, eqx.Module):
         return self.value
 
 
-def asymptotic_risk(problem: Problem) -> AsymptoticRisk:
+@verb
+def asymptotic_risk(problem: Problem, progress: Watch = None) -> AsymptoticRisk:
     r"""Risk of the full equations at long times, from a random start.
 
     .. math:: R = \frac\Delta2 + \frac{\Gamma\Delta}{1 - 6\Gamma} \quad (p = 1), \qquad \Gamma = \gamma/p

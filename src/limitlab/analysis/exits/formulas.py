@@ -17,6 +17,7 @@ from limitlab.numerics.machine import Memory, check_memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
+from limitlab.verbs import verb
 
 __all__ = ["Plateau", "plateau", "plateau_in", "plateau_of", "unit_rate"]
 
@@ -57,6 +58,7 @@ class Plateau(Record, eqx.Module):
         return beta - 2 * self.Gamma * self.variance, beta
 
 
+@verb
 def plateau(problem: Problem) -> Plateau:
     """The numbers that rule how SGD leaves the plateau of phase retrieval: growth, noise factor, critical rate.
 

@@ -9,6 +9,7 @@ import numpy as np
 from limitlab.analysis.exits.result import ExitTime
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
+from limitlab.verbs import verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["measured_exit_time"]
 
 
+@verb
 def measured_exit_time(dataset: "xr.Dataset", threshold: float) -> ExitTime:
     """Exit time from the ``risk`` of a simulation or a prediction, run by run.
 

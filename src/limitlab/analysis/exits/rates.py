@@ -15,6 +15,7 @@ from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
+from limitlab.verbs import Watch, verb
 
 __all__ = [
     "CriticalRate",
@@ -86,7 +87,8 @@ class Gain(Record, eqx.Module):
         return self.attainable
 
 
-def optimal_learning_rate(problem: Problem) -> OptimalRate:
+@verb
+def optimal_learning_rate(problem: Problem, progress: Watch = None) -> OptimalRate:
     r"""The rate with the fewest samples to leave the plateau.
 
     .. math:: \gamma_{opt} = \frac{p}{2 + 2/p + 8/p^2 + \Delta}
@@ -110,7 +112,8 @@ def optimal_learning_rate(problem: Problem) -> OptimalRate:
     return OptimalRate(value, here.c / 2, critical.escape, critical.learning, learns, note)
 
 
-def critical_learning_rate(problem: Problem) -> CriticalRate:
+@verb
+def critical_learning_rate(problem: Problem, progress: Watch = None) -> CriticalRate:
     r"""Where escape and learning end.
 
     .. math:: \gamma_{escape} = p/c_p = 2\gamma_{opt}, \qquad \gamma_{learning} = \min(p/6, p/c_p)
@@ -124,6 +127,7 @@ def critical_learning_rate(problem: Problem) -> CriticalRate:
     return _critical(*_plateau_and_unit("critical_learning_rate", problem))
 
 
+@verb
 def overparametrisation_gain(width: float, variance: float = 0.0) -> Gain:
     r"""What a student of ``width`` p (math.inf allowed) gains over p = 1.
 

@@ -18,6 +18,7 @@ from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.verbs import Watch, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +41,8 @@ def _landscape(prior, channel, alpha, m):
     return jax.lax.map(one, m)
 
 
-def free_entropy(problem: Problem, m) -> "xr.Dataset":
+@verb
+def free_entropy(problem: Problem, m, progress: Watch = None) -> "xr.Dataset":
     r"""The free entropy of the problem at every overlap m, :math:`f(m) = \inf_A f_{RS}(m, A)`, with its maxima.
 
     .. math:: f_{RS}(m, A) = \Phi_w(A) + \alpha\,\Phi_{out}(m) - \tfrac12 m A
@@ -54,6 +56,8 @@ def free_entropy(problem: Problem, m) -> "xr.Dataset":
         A generalised linear model: `SingleIndex` teacher, channel, sample ratio.
     m
         Overlaps between 0 and rho = E w^2. At m = rho noiseless continuous labels give plus or minus infinity.
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Returns
     -------
@@ -100,6 +104,7 @@ def free_entropy(problem: Problem, m) -> "xr.Dataset":
     )
 
 
+@verb
 def fixed_points(prior: AbstractPrior, channel: AbstractChannel) -> Points:
     r"""All fixed points of Bayes-optimal state evolution, stable or not, as one curve over the signal A.
 

@@ -16,6 +16,7 @@ from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
+from limitlab.verbs import Watch, verb
 
 __all__ = ["OptimalPenalty", "optimal_penalty", "separability_threshold"]
 
@@ -56,7 +57,10 @@ class OptimalPenalty(Record, eqx.Module):
         return f"{head} (within 0.1 % from {low:.3g} to {high:.3g}). {self.note}".rstrip()
 
 
-def separability_threshold(channel: AbstractChannel, prior: AbstractPrior | None = None) -> float:
+@verb
+def separability_threshold(
+    channel: AbstractChannel, prior: AbstractPrior | None = None, progress: Watch = None
+) -> float:
     r"""The samples per dimension below which labels can be separated by a hyperplane through the origin.
 
     .. math:: 1/\alpha_c = \min_t E\,(Z + tU)_+^2, \qquad U = y z^*/\sqrt\rho
@@ -72,7 +76,8 @@ def separability_threshold(channel: AbstractChannel, prior: AbstractPrior | None
     return separability_ratio(channel, float(prior.second_moment))
 
 
-def optimal_penalty(problem: Problem) -> OptimalPenalty:
+@verb
+def optimal_penalty(problem: Problem, progress: Watch = None) -> OptimalPenalty:
     """The penalty that makes the generalisation error of the problem's fit least; the problem's own is not used.
 
     For labels -1 and +1 the error is the probability of a wrong sign, otherwise the mean-square error of the output.

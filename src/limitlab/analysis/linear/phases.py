@@ -10,10 +10,11 @@ from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import amp_state, curve, stable_states
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.machine import Progress, relieve
+from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem, replaced
 from limitlab.results.schema import dataset
+from limitlab.verbs import Watch, tell, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,9 +24,8 @@ __all__ = ["PHASES", "phase_diagram"]
 PHASES = ("impossible", "hard", "easy")
 
 
-def phase_diagram(
-    problem: Problem, parameter: str, values, sample_ratios, progress: Progress | None = None
-) -> "xr.Dataset":
+@verb
+def phase_diagram(problem: Problem, parameter: str, values, sample_ratios, progress: Watch = None) -> "xr.Dataset":
     """The phase of learning at every sample ratio and every value of a parameter.
 
     Parameters
@@ -37,7 +37,7 @@ def phase_diagram(
     values, sample_ratios
         The two axes.
     progress
-        Called as progress(done, total, label) after every value.
+        True draws a bar; a function is called as progress(done, total, label) after every value; None is silent.
 
     Returns
     -------
@@ -73,8 +73,7 @@ def phase_diagram(
             grid[f"mse_{name}"][i] = V
             grid[f"error_{name}"][i] = label_errors(channel, m, V)[1]
         phase[i] = [_phase(t, alpha) for alpha in alphas]
-        if progress is not None:
-            progress(i + 1, len(values), f"phase diagram over {parameter}")
+        tell(i + 1, len(values), f"phase diagram over {parameter}")
     both = (parameter, "sample_ratio")
     status = np.where(np.isfinite(lines).all(0), "ok", "undefined")
     variables = {

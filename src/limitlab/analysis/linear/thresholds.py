@@ -20,6 +20,7 @@ from limitlab.problems.networks import SingleIndex
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
+from limitlab.verbs import Watch, verb
 
 __all__ = ["Thresholds", "thresholds"]
 
@@ -64,7 +65,10 @@ class Thresholds(Record):
         return f"{text}, and easy from there on."
 
 
-def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None = None) -> Thresholds:
+@verb
+def thresholds(
+    prior: AbstractPrior | Problem, channel: AbstractChannel | None = None, progress: Watch = None
+) -> Thresholds:
     """Weak-recovery, information-theoretic and algorithmic thresholds of a prior and a channel, or of a problem.
 
     Parameters
@@ -72,6 +76,8 @@ def thresholds(prior: AbstractPrior | Problem, channel: AbstractChannel | None =
     prior, channel
         For instance ``GaussianPrior()`` and ``Modulus()``; or one Problem, whose teacher's prior and channel are taken
         (its sample ratio and its learner play no part).
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Examples
     --------

@@ -17,6 +17,7 @@ from limitlab.numerics.checks import check_number
 from limitlab.numerics.machine import relieve
 from limitlab.problems.problem import Problem, replaced
 from limitlab.text import html_record
+from limitlab.verbs import Watch, verb
 
 __all__ = ["CriticalDelta", "GlobalMinimum", "critical_delta", "global_minimum"]
 
@@ -50,7 +51,10 @@ class CriticalDelta(NamedTuple):
     _repr_html_ = html_record
 
 
-def global_minimum(problem: Problem, d: float = math.inf, tolerance: float = 1e-10) -> GlobalMinimum:
+@verb
+def global_minimum(
+    problem: Problem, d: float = math.inf, tolerance: float = 1e-10, progress: Watch = None
+) -> GlobalMinimum:
     """Minimise the risk over all laws of norms, an atom at infinity included.
 
     Points of the hull are added where Psi is least until no law can be better by more than ``tolerance``, which is a
@@ -154,7 +158,8 @@ def _margin(p: Potentials) -> tuple[float, float, float]:
     return float(ratio[i]), best, float(grid[away][i])
 
 
-def critical_delta(problem: Problem, d: float = math.inf) -> CriticalDelta:
+@verb
+def critical_delta(problem: Problem, d: float = math.inf, progress: Watch = None) -> CriticalDelta:
     """The largest delta at which a single sphere is the global minimum of the isotropic problem.
 
     The delta of ``problem`` itself does not matter. At infinite d and above it the risk can be 0; at finite d and above

@@ -15,6 +15,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, at_infinity, make_data, risk, seen
@@ -25,6 +26,7 @@ from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.text import html_record
+from limitlab.verbs import verb
 
 __all__ = ["Measure", "OptimalityGap", "Potentials", "as_measure", "finite_width", "optimality_gap", "potentials"]
 
@@ -72,6 +74,7 @@ class Potentials:
         self.far = at_infinity(self.activation)
         self.labels, self.weights = np.asarray(self.law.labels), np.asarray(self.law.weights)
 
+    @double
     def units(self, r) -> np.ndarray:
         """The average unit of norm r at the nodes of the data: (radii, nodes)."""
         r = np.atleast_1d(np.asarray(r, float))
@@ -102,11 +105,13 @@ class Potentials:
         """Psi at norms r in the field of rho (weight decay not counted)."""
         return -self.units(r) @ (self.weights * (self.labels - self.network(rho)))
 
+    @double
     def risk(self, rho) -> float:
         """Half the mean square error, label noise included."""
         return float(risk(self.law, jnp.asarray(self.network(rho))))
 
 
+@verb
 def potentials(problem: Problem, d: float = math.inf) -> Potentials:
     """V, U and Psi of an isotropic mixture with units sigma(w.x) at dimension d.
 
@@ -200,6 +205,7 @@ def least(p: Potentials, error: np.ndarray, decay: float = 0.0) -> tuple[float, 
     return best, place
 
 
+@verb
 def optimality_gap(problem: Problem, rho, d: float = math.inf) -> OptimalityGap:
     r"""Is the law of norms a global minimum of the risk? It is if and only if Psi is minimal on its support.
 
@@ -222,6 +228,7 @@ def optimality_gap(problem: Problem, rho, d: float = math.inf) -> OptimalityGap:
     )
 
 
+@verb
 def finite_width(problem: Problem, rho, d: float = math.inf) -> float:
     r"""K of the law of finite width: N units drawn from rho have a risk of risk(rho) + K/N on average.
 

@@ -22,6 +22,7 @@ from limitlab.numerics.checks import check_array, check_integer
 from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
+from limitlab.verbs import Watch, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +34,8 @@ WIDER = 40
 NOTHING = -60.0  # log of the density at the end of the grid, against its peak
 
 
-def stationary_law(problem: Problem, d: int, cells: int = 2000) -> "xr.Dataset":
+@verb
+def stationary_law(problem: Problem, d: int, cells: int = 2000, progress: Watch = None) -> "xr.Dataset":
     """The law of norms at which noisy SGD comes to rest: its density, risk, entropy and free energy.
 
     Needs temperature > 0 and weight_decay > 0 (without decay noise carries the weights away for ever).
@@ -117,6 +119,7 @@ def _solve(p: Potentials, r: np.ndarray, T: float, decay: float, d: float) -> tu
     return masses, end
 
 
+@verb
 def radial_density(result: "xr.Dataset", edges) -> "xr.Dataset":
     """The density of the norms r of a result as a histogram between edges, by time and replica.
 

@@ -11,6 +11,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.states.radii import UnitLaw
+from limitlab.verbs import Watch, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,7 +37,8 @@ def line_distance(x, x_weight, y, y_weight, p: float = 2.0) -> float:
     return float(np.sum(pieces * np.abs(here - there) ** p) ** (1 / p))
 
 
-def wasserstein(a: "xr.Dataset", b: "xr.Dataset", p: float = 2.0) -> "xr.DataArray":
+@verb
+def wasserstein(a: "xr.Dataset", b: "xr.Dataset", p: float = 2.0, progress: Watch = None) -> "xr.DataArray":
     """The distance W_p between the laws of units of two results, at each time that both have.
 
     Units are compared by what both results tell of them: the norm r (or its density, as atoms at the centres of the
@@ -51,6 +53,8 @@ def wasserstein(a: "xr.Dataset", b: "xr.Dataset", p: float = 2.0) -> "xr.DataArr
         replicas, those of equal number are compared.
     p
         At least 1.
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
 
     Returns
     -------

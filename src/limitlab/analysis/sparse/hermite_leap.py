@@ -17,6 +17,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.text import Record
+from limitlab.verbs import verb
 
 __all__ = ["HermiteLeap", "hermite_leap", "sample_order"]
 
@@ -70,6 +71,7 @@ class HermiteLeap(Record):
         return self.summary
 
 
+@verb
 def hermite_leap(coefficients: Mapping) -> HermiteLeap:
     """The leap of a polynomial of Gaussian variables, and bounds of its isotropic leap.
 

@@ -27,6 +27,7 @@ from limitlab.problems.sparse.symmetry import SymmetryGroup, symmetry_group
 from limitlab.problems.sparse.target import SparseTarget, term_name
 from limitlab.results.schema import dataset
 from limitlab.text import Record
+from limitlab.verbs import verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -127,6 +128,7 @@ def leap_of_sets(masks: np.ndarray) -> tuple[int, np.ndarray]:
 def staircase(target: "SparseTarget | str | Mapping", inputs: Hypercube | None = None) -> Staircase: ...
 @overload
 def staircase(target: Mapping, inputs: Gaussian) -> HermiteLeap: ...
+@verb
 def staircase(
     target: "SparseTarget | str | Mapping", inputs: AbstractInputs | None = None
 ) -> "Staircase | HermiteLeap":

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.algorithms.descent.curvature import warn_if_unstable
 from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.errors import AccuracyWarning, InputError
@@ -132,10 +133,12 @@ class DMFT(AbstractLimit):
             notes.append(note)
         return self._report(setting, times, steps, solved, notes)
 
+    @double
     def run(self, problem: Problem, times) -> "tuple[xr.Dataset, DMFTState]":
         """Like `predict`, and the state to go on from; it holds the paths of all batches."""
         return self._continue(problem, times, None)
 
+    @double
     def resume(self, problem: Problem, state: DMFTState, times) -> "tuple[xr.Dataset, DMFTState]":
         """Go on from a state of `run` (or `DMFTState.load`): the same numbers as a run from the start would have."""
         state.check(spec_hash(problem), self._settings())
@@ -170,7 +173,7 @@ class DMFT(AbstractLimit):
 
     def _prepare(self, setting: Descent, times: np.ndarray) -> np.ndarray:
         """The steps of the asked times, after a word on the step size."""
-        self._warn(setting, unstable=warn_if_unstable("DMFT", setting, stacklevel=5))
+        self._warn(setting, unstable=warn_if_unstable("DMFT", setting, stacklevel=6))
         return whole_steps(times, float(setting.rule.learning_rate))
 
     def _warn(self, setting: Descent, unstable: bool) -> None:
@@ -183,7 +186,7 @@ class DMFT(AbstractLimit):
                 f"resolve (about {blur:.2g}): how it grows from there is Monte-Carlo noise. Use trajectories="
                 f"{int(ratio * (BLURRED / m) ** 2) + 1} or more, or simulate.",
                 AccuracyWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         longest = 4 * np.log(self.trajectories)  # the largest h^2 among draws of variance 2
         reach = float(rule.learning_rate) * float(rule.factor) * float(setting.loss.quartic) * longest
@@ -193,7 +196,7 @@ class DMFT(AbstractLimit):
                 f"overshoot, and may carry a batch away (simulations bear more). Use a learning_rate below "
                 f"{float(rule.learning_rate) * OVERSHOOTS / reach:.2g}; the status says which batches diverged.",
                 AccuracyWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _bytes(self, setting: Descent, steps: int) -> int:

@@ -170,7 +170,7 @@ class RadialFlow(AbstractLimit):
                 f"RadialFlow: refining the nodes still moves the risk by {error:.1e} at the finest rule; trust that "
                 "many digits, or ask for earlier times.",
                 AccuracyWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return self._dataset(setting, times, clock, run, {"node_error": error, "rtol": self.rtol})
 

@@ -20,6 +20,7 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.states.overlaps import Overlaps, error_sum, limit_overlaps
 from limitlab.text import html_record
+from limitlab.verbs import Watch, verb
 
 __all__ = ["LinearNoise", "linear_noise"]
 
@@ -46,7 +47,8 @@ class LinearNoise(NamedTuple):
         return self.covariance[:, i, i]
 
 
-def linear_noise(problem: Problem, d: float, times) -> LinearNoise:
+@verb
+def linear_noise(problem: Problem, d: float, times, progress: Watch = None) -> LinearNoise:
     r"""Covariance of the overlaps at dimension d, from a start without fluctuations.
 
     .. math:: \dot V = J V + V J^T + \frac{\gamma}{p d B}\, \Sigma, \qquad V(0) = 0
@@ -64,6 +66,8 @@ def linear_noise(problem: Problem, d: float, times) -> LinearNoise:
         Dimension: V is proportional to 1/d.
     times
         Increasing times.
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
     """
     relieve()
     setting = CommitteeOnePass.of(problem, Asked("linear_noise"))

@@ -132,5 +132,5 @@ def warn_nodes(name: str, error: float | None, worry: float = WORRY) -> None:
             f"{name}: doubling the nodes still moves f by {error:.1e} at the finest rule; trust that many digits, or "
             "ask for earlier times.",
             AccuracyWarning,
-            stacklevel=5,
+            stacklevel=6,
         )

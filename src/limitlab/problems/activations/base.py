@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, TrapezoidSmoother
 from limitlab.numerics.gauss.terms import Term, derivative_terms
 from limitlab.problems.part import Part
@@ -81,6 +82,7 @@ class AbstractActivation(Part):
         return True
 
     @property
+    @double
     def flat(self) -> bool:
         """True if the derivative vanishes almost everywhere, so that no gradient rule can train it."""
         grid = jnp.linspace(-6.03, 6.01, 1201)
@@ -141,11 +143,13 @@ Activation = AbstractActivation
 
 
 @lru_cache(maxsize=256)
+@double
 def _smoother(activation: AbstractActivation, widest: float) -> AbstractSmoother:
     return activation.smoothed(0.0, widest)
 
 
 @lru_cache(maxsize=256)
+@double
 def _found_pieces(activation: AbstractActivation) -> Pieces | None:
     """The lines of any function, found out from its values."""
 

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.problems.activations.base import AbstractActivation
 from limitlab.text import code
@@ -18,6 +19,7 @@ class Custom(AbstractActivation):
 
     given: Callable = eqx.field(static=True)
 
+    @double
     def __check_init__(self):
         try:
             self.derivative(jnp.asarray(0.3))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.numerics.checks import check_array, check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_normal
@@ -84,6 +85,7 @@ class CustomBinary(BinaryChannel):
     width: float = eqx.field(static=True, default=0.1)
     symmetric: bool = eqx.field(static=True, default=False)
 
+    @double
     def __check_init__(self):
         z = jnp.linspace(-30.0, 30.0, 601)
         p = np.asarray(jax.vmap(self.probability)(z))
@@ -149,6 +151,7 @@ class CustomChannel(AbstractChannel):
     label_width: float = eqx.field(static=True, default=0.1)
     symmetric: bool = eqx.field(static=True, default=False)
 
+    @double
     def __check_init__(self):
         if len(self.support) != 2 or not (np.all(np.isfinite(self.support)) and self.support[0] < self.support[1]):
             raise InputError(f"CustomChannel.support must be (low, high) with low < high; got {self.support!r}.")
@@ -178,7 +181,7 @@ class CustomChannel(AbstractChannel):
                 f"CustomChannel: log_density is narrower in z than the rule can resolve (error {gap:.0e} of a mean). "
                 "Results have no more digits than that. Add kinks and a width where it is narrow, or use more noise.",
                 AccuracyWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     @property

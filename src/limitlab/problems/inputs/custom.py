@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.problems.inputs.labelled import AbstractLabelledInputs
 
@@ -21,6 +22,7 @@ class CustomInputs(AbstractLabelledInputs):
 
     sampler: Callable = eqx.field(static=True)
 
+    @double
     def __check_init__(self):
         if not callable(self.sampler):
             raise InputError(f"CustomInputs.sampler must be a function of (key, count, d); got {self.sampler!r}.")

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_array, check_choice, check_number
 from limitlab.problems.activations import Activation, activation
@@ -51,6 +52,7 @@ class CustomLoss(AbstractConvexLoss):
     def __init__(self, function, of: str = "margin", kinks=(), scale: float = 1.0):
         self.function, self.of, self.kinks, self.scale = activation(function), of, _places(kinks), scale
 
+    @double
     def __check_init__(self):
         check_choice("CustomLoss", "of", self.of, ("margin", "residual"))
         check_number("CustomLoss", "scale", self.scale, low=0, open_low=True, remedy="Use a positive one.")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.errors import RepresentationWarning
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.networks import Committee
@@ -20,6 +21,7 @@ MAX_DEGREE = 12
 
 
 @functools.lru_cache(maxsize=256)
+@double
 def _parts(sigma: Activation) -> tuple[str, str, int | None]:
     """The even part ("zero", "constant", "any"), the odd part ("zero", "linear", "any"), the degree of a polynomial."""
     x = np.cos(np.pi * (np.arange(101) + 0.5) / 101) * 6.0

@@ -6,9 +6,8 @@ import socket
 import time
 from typing import Any
 
-from limitlab.errors import InputError
-from limitlab.numerics.machine import Progress
 from limitlab.sweep.storage.store import Store
+from limitlab.verbs import Progress
 
 __all__ = ["Tally"]
 
@@ -20,8 +19,6 @@ class Tally:
 
     def __init__(self, name: str, sweep: str, total: int, store: Store | None, progress: Progress | None):
         self.name, self.total, self.found, self.done, self.failed, self.running = name, total, 0, 0, 0, 0
-        if progress is not None and not callable(progress):
-            raise InputError(f"sweep.progress must be a function of (done, total, label), or None; got {progress!r}.")
         self._sweep, self._store, self._progress = sweep, store, progress
         self._run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
         self._began, self._written = time.time(), 0.0

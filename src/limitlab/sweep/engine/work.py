@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from limitlab._setup import double
 from limitlab.errors import EngineError, InputError, LimitlabError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.machine import relieve
@@ -140,6 +141,7 @@ def _unpacked(data: bytes) -> Job:
     return loads(data)
 
 
+@double
 def perform_all(
     data: bytes, chunk: Chunk, place: tuple[str, str] | None, budget: Budget, asking: dict[str, Any] | None = None
 ) -> list[Outcome]:
@@ -204,6 +206,7 @@ class Together(NamedTuple):
     seconds: float
 
 
+@double
 def together(job: Job, chunk: Chunk) -> Together:
     """All points of a chunk in one compiled call, filled up to its width with copies."""
     if not chunk.width or not chunk.tasks:

@@ -11,7 +11,6 @@ import numpy as np
 
 from limitlab.errors import InputError, ResultFileError
 from limitlab.numerics.checks import check_integer, check_number
-from limitlab.numerics.machine import Progress
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.results.schema import dataset
@@ -26,6 +25,7 @@ from limitlab.sweep.refining.result import Refinement
 from limitlab.sweep.run import job_of
 from limitlab.sweep.storage.store import Store, opened
 from limitlab.sweep.table import combine, why
+from limitlab.verbs import Watch, told, verb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,6 +35,7 @@ __all__ = ["Refinement", "refine"]
 BATCH = 4  # points of a round where one more or less informed choice matters little
 
 
+@verb
 def refine(
     verb: Callable,
     problem: Problem,
@@ -57,7 +58,7 @@ def refine(
     time_limit: float | None = None,
     memory_limit: float | str | None = None,
     retry_failed: bool = False,
-    progress: Progress | None = None,
+    progress: Watch = None,
     **arguments: Any,
 ) -> Refinement:
     """Find where a result changes along one parameter, or resolve its curve, with a given number of points.
@@ -138,7 +139,7 @@ def refine(
     tasks: list[dict[float, Task]] = [{} for _ in places]
     points: list[dict[float, Point]] = [{} for _ in places]
     asked = describe([parameter, *scale, of, level, budget, start, batch, tolerance, axes], False)
-    tally = Tally(job.name, _name(job, asked, 0), budget, kept, progress)
+    tally = Tally(job.name, _name(job, asked, 0), budget, kept, told())
     wanted, done = [(i, x) for i in range(len(places)) for x in first], 0
     with engine:
         while wanted:

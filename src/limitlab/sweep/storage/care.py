@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limitlab.errors import ResultFileError
-from limitlab.numerics.machine import Progress
 from limitlab.results.points import Point
 from limitlab.sweep.identity import NUMERICS_VERSION
 from limitlab.sweep.storage.store import HALF_WRITTEN, Store, alive
+from limitlab.verbs import Progress
 
 __all__ = ["Litter", "Standing", "gc", "look", "standing", "state_of"]
 

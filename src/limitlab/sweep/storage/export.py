@@ -10,13 +10,13 @@ import numpy as np
 
 from limitlab.errors import InputError, SpecError
 from limitlab.files import whole
-from limitlab.numerics.machine import Progress
 from limitlab.results.files import save
 from limitlab.spec import from_dict
 from limitlab.sweep.storage.store import Store
 from limitlab.sweep.storage.tidy import BLOCK, Columns, Rows, Unlike, about_of, no_variable, read_points
 from limitlab.sweep.table import combine
 from limitlab.text import writable
+from limitlab.verbs import Progress
 
 if TYPE_CHECKING:
     import xarray as xr

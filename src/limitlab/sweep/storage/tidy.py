@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
-from limitlab.numerics.machine import Progress
 from limitlab.results.points import Point, Table
 from limitlab.sweep.storage.store import Store
 from limitlab.sweep.table import why
+from limitlab.verbs import Progress
 
 __all__ = ["BLOCK", "Columns", "Rows", "Unlike", "about_of", "no_variable", "read_points"]
 
