@@ -1,13 +1,16 @@
 """The frame: arrows, names, rates and references."""
 
 import importlib
+import importlib.metadata
 import pickle
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from lowest import as_numbers, bounds, constraints
 
 import limitlab as ll
 from limitlab._lazy import public_names
@@ -147,6 +150,18 @@ ll.simulate, ll.predict, ll.sweep, ll.plot
 print([m for m in "matplotlib typer scipy.stats sklearn".split() if m in sys.modules])
 """
     assert python(code) == "[]"
+
+
+def test_lower_bounds_are_plain_and_met_here():
+    """`lowest.py` prints them for pip; what was tried with them is in its docstring."""
+    for name, version in bounds(("parquet", "slurm", "transport", "test")).items():
+        assert as_numbers(version), name
+    for name, version in bounds().items():
+        here = re.match(r"[0-9.]+[0-9]", importlib.metadata.version(name))
+        assert here is not None
+        assert as_numbers(here[0]) >= as_numbers(version), name
+    assert constraints()[0].startswith("jax==")
+    assert as_numbers(bounds()["scipy"]) >= (1, 15)  # the first whose Sobol takes rng
 
 
 def test_type_checkers_and_references_come_with_the_package():
