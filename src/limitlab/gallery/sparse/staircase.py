@@ -102,6 +102,12 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
+def _averaged(values: "xr.DataArray") -> tuple[np.ndarray, np.ndarray]:
+    """The mean over runs and its standard error, at all times."""
+    mean, error = average(values.transpose("replica", "time").values)
+    return mean, np.zeros_like(mean) if error is None else error
+
+
 def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     sgd, limit, flow = (data[name] for name in ("sgd", "limit", "flow"))
     fig, (left, right) = new_figure(2, width=5.4, height=4.2)
@@ -110,7 +116,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         label = "$" + term.replace("*", " ").replace("z", "z_") + "$"
         left.plot(TIMES[seen], flow.fourier.sel(term=term)[seen], color=colour, lw=1.8, label=label)
         left.plot(TIMES[seen], limit.fourier.sel(term=term)[seen], color=colour, lw=1.0, ls=":")
-        mean, error = average(sgd.fourier.sel(term=term).transpose("replica", "time").values)
+        mean, error = _averaged(sgd.fourier.sel(term=term))
         left.errorbar(TIMES[seen], mean[seen], error[seen], fmt="o", color=colour, ms=3.5, elinewidth=1)
     left.axhline(1, color="0.7", lw=0.8, zorder=0)
     style_axes(left, x="time t = γ·step/(p·d)", y="Fourier coefficient of the network", title="One after the other")
@@ -122,7 +128,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         right.axhline((4 - done) / 2, color="0.85", lw=0.8, zorder=0)
         words = "nothing learned" if done == 0 else f"{done} of 4 learned"
         right.text(TIMES[-1], (4 - done) / 2, words, color="0.5", fontsize="small", va="bottom", ha="right")
-    mean, error = average(sgd.latent_risk.transpose("replica", "time").values)
+    mean, error = _averaged(sgd.latent_risk)
     right.errorbar(
         TIMES[seen],
         mean[seen],
@@ -135,7 +141,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     )
     right.plot(TIMES[seen], flow.risk[seen], color=palette[0], lw=1.8, label=f"theory, d = {D}")
     right.plot(TIMES[seen], limit.risk[seen], color=palette[0], lw=1.0, ls=":", label="theory, d → ∞")
-    mean, error = average(sgd.residual_risk.transpose("replica", "time").values)
+    mean, _ = _averaged(sgd.residual_risk)
     right.plot(TIMES[seen], mean[seen], color=palette[1], lw=1.2, label=f"SGD, on the other {D - 4} coordinates")
     for axes in (left, right):
         axes.set_xscale("log")
