@@ -96,6 +96,10 @@ class RandomStart(AbstractStart):
         return self.second_layer != "ones"
 
     @property
+    def blind(self) -> bool:
+        return True
+
+    @property
     def random(self) -> bool:
         return True
 
