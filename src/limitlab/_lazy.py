@@ -1,6 +1,7 @@
 """Public names of a package, each written once, whose modules load when a name is first asked for (PEP 562)."""
 
 import ast
+import difflib
 import importlib
 import sys
 import types
@@ -62,8 +63,6 @@ def _hint(name: str, home: Mapping[str, str], left: Mapping[str, str]) -> str:
     """A sentence with the name that looks like this one, here or where it went; nothing if none does."""
     if name.startswith("_"):
         return ""  # Python and notebooks ask for these; nobody mistyped them
-    import difflib
-
     lower = {known.lower(): f"{module}.{known}" for known, module in left.items()}
     lower |= {known.lower(): known for known in home}
     near = difflib.get_close_matches(name.lower(), lower, 1, 0.7)

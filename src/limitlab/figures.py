@@ -1,6 +1,5 @@
 """Figures in the house style, written whole; and words for their labels."""
 
-import importlib
 import io
 import json
 import os
@@ -178,9 +177,10 @@ def _make(known: bool, **settings: Any) -> "Figure":
             return png(self)
 
         def _ipython_display_(self) -> None:
+            from IPython.display import Image, display  # pyright: ignore[reportMissingImports]
+
             if not _shown_by_pyplot(self):
-                notebook = importlib.import_module("IPython.display")
-                notebook.display(notebook.Image(png(self)))
+                display(Image(png(self)))
 
     if not known:
         return NotebookFigure(**settings)
