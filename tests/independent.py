@@ -156,6 +156,27 @@ def linear_regression(steps, alpha, eta, m0, variance):
     return np.array(m), np.array(loss)
 
 
+def linear_overlaps(steps, alpha, eta, penalty, temperature, variance, m0, q0):
+    """m and q after so many steps of Langevin descent on the square loss with a ridge, free norm, teacher of norm 1.
+
+    On an eigenvector of X^T X with eigenvalue x a step multiplies w by a = 1 - eta (penalty + x), adds eta x w*, and
+    noise of labels and of heat.
+    """
+
+    def powers(x, square=False):
+        a = 1 - eta * (penalty + x)
+        return sum((a**2 if square else a) ** k for k in range(steps))
+
+    def last(x):
+        return (1 - eta * (penalty + x)) ** steps
+
+    m = spectrum_mean(lambda x: m0 * last(x) + eta * x * powers(x), alpha)
+    aligned = spectrum_mean(lambda x: (m0 * last(x) + eta * x * powers(x)) ** 2, alpha)
+    rest = spectrum_mean(lambda x: (q0 - m0**2) * last(x) ** 2 + variance * x * (eta * powers(x)) ** 2, alpha)
+    heat = spectrum_mean(lambda x: 2 * temperature * eta * powers(x, square=True), alpha)
+    return m, aligned + rest + heat
+
+
 # --- state evolution ------------------------------------------------------------------------------------------
 
 

@@ -5,13 +5,16 @@ Default tests share one compiled shape: 1024 trajectories, at most 63 steps.
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import limitlab as ll
 from cases import descent
-from independent import linear_regression
+from independent import linear_overlaps, linear_regression
+from limitlab.macro.dmft import paths, rows
 from limitlab.macro.dmft.dmft import DMFT
+from limitlab.macro.dmft.rows import Scheme
 
 N, ETA = 1024, 0.01
 DOWN = descent(ll.GradientDescent(ETA), 3.0, ll.InformedStart(0.5))
@@ -129,6 +132,114 @@ def test_the_identity_leaves_the_mean_as_it_is():
     plain = ll.predict(problem, DMFT(trajectories=N, batches=12, identity=False, seed=1), times)
     assert ll.compare(one, plain, variables=("m", "train_loss", "C")).agrees
     assert np.max(np.abs(one.residual)) < np.max(np.abs(plain.residual)) / 5
+
+
+# --- no bias beyond the error bars ---------------------------------------------------------------------------
+
+BATCHES, SEEDS = 8, 20
+FREE = {  # alpha, eta, penalty, temperature, label noise, scale or overlap of the start, steps
+    "warm": (1.5, 0.1, 0.3, 0.7, 0.2, ll.RandomStart(1.4), 40),
+    "cold": (2.0, 0.05, 0.0, 0.0, 0.5, ll.InformedStart(0.2), 40),
+    "few samples, hot": (0.7, 0.15, 0.1, 1.5, 0.0, ll.RandomStart(1.0), 40),
+    "many samples, noisy": (4.0, 0.05, 0.5, 0.3, 1.0, ll.RandomStart(0.6), 40),
+}
+
+
+def regression(name):
+    alpha, eta, penalty, temperature, noise, start, steps = FREE[name]
+    rule = ll.Langevin(eta, temperature, False, penalty) if temperature else ll.GradientDescent(eta, False, penalty)
+    problem = descent(rule, alpha, start, ll.SquareLoss(), ll.GaussianNoise(noise))
+    m0 = getattr(start, "overlap", 0.0)
+    exact = linear_overlaps(steps, alpha, eta, penalty, temperature, noise, m0, getattr(start, "scale", 1.0) ** 2)
+    return problem, dict(zip(("m", "q"), exact, strict=True)), eta * steps
+
+
+def solutions(problem, time, trajectories, names, batches=BATCHES * SEEDS, seed=5):
+    """Independent solutions of each quantity; so many batches are as many as those of SEEDS seeds."""
+    seen = ll.predict(problem, DMFT(trajectories=trajectories, batches=batches, seed=seed), [0.0, time])
+    assert set(seen.status.values) == {"ok"}
+    return {name: seen[name].values[1] if name != "C" else seen.C.values[1, :, 0] for name in names}
+
+
+def pooled(values, exact, error=0.0):
+    return (values.mean() - exact) / np.hypot(values.std(ddof=1) / np.sqrt(len(values)), error)
+
+
+def covered(values, exact):
+    """The share of error bars of one result (twice its standard error over its batches) that hold the truth."""
+    groups = values.reshape(-1, BATCHES)
+    errors = groups.std(axis=1, ddof=1) / np.sqrt(BATCHES)
+    return np.mean(np.abs(groups.mean(axis=1) - exact) < 2.365 * errors)  # Student's 95 %, 7 degrees of freedom
+
+
+def holds(values, exact, error=0.0):
+    assert abs(pooled(values, exact, error)) < 4
+    assert covered(values, exact) >= 0.75
+
+
+@pytest.mark.parametrize("name", ["warm"])
+def test_few_trajectories_have_no_bias_beyond_their_error_bars(name):
+    problem, exact, time = regression(name)
+    for quantity, values in solutions(problem, time, 256, exact).items():
+        holds(values, exact[quantity])
+
+
+def test_the_identity_imposed_as_it_stands_is_biased(monkeypatch):
+    """The old estimator: a regression without what K explains already, whose noise was not weighed."""
+
+    def imposed(k, t, K, Cz_t, fit):
+        index = jnp.arange(len(K))
+        ridge = jnp.asarray(0.1)
+        gram = rows._cholesky_row(k.gram, Cz_t, t, ridge)
+        left = jnp.where(index <= t, fit.left - k.Cz @ K, 0.0)
+        return K + rows._cholesky_solve(gram, left), gram, ridge
+
+    def unexplained(model, sample, z, g, *rest):
+        zero, t = jnp.zeros(()), rest[-1]
+        return rows.Fit(paths._products(z, sample.weight * model.alpha * g, t), zero, zero, zero)
+
+    monkeypatch.setattr(rows, "_fitted", imposed)
+    monkeypatch.setattr(paths, "_fit", unexplained)
+    monkeypatch.setattr(DMFT, "_scheme", lambda self, problem: Scheme(self.probes, self._identity, mutation="imposed"))
+    problem, exact, time = regression("warm")
+    values = solutions(problem, time, 256, exact)["q"]
+    assert pooled(values, exact["q"]) > 6  # 9.0 before
+    assert covered(values, exact["q"]) < 0.75
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trajectories", [256, 1024])
+@pytest.mark.parametrize("name", FREE)
+def test_no_bias_where_the_solution_is_known(name, trajectories):
+    problem, exact, time = regression(name)
+    for quantity, values in solutions(problem, time, trajectories, exact).items():
+        holds(values, exact[quantity])
+
+
+BENT = {
+    "phase retrieval": descent(ll.Langevin(ETA, 0.2, False, 0.1), 3.0, None, None, ll.Modulus(0.1), 1.5),
+    "logistic": descent(
+        ll.Langevin(0.1, 0.5, False, 0.3), 2.0, ll.RandomStart(1.2), ll.LogisticLoss(), ll.Sign(flip=0.1)
+    ),
+    "hinge": descent(ll.Langevin(0.05, 0.5, False, 0.3), 3.0, ll.RandomStart(), ll.HingeLoss(), ll.Sign(flip=0.1)),
+    "amplitude": descent(
+        ll.Langevin(0.05, 0.3, False, 0.3), 2.0, ll.InformedStart(0.4), ll.AmplitudeLoss(), ll.Modulus(0.1)
+    ),
+    "sphere": descent(ll.PersistentSGD(ETA, 0.5, 0.5), 3.0, ll.InformedStart(0.3)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BENT)
+def test_no_bias_against_many_trajectories(name):
+    names = ("m", "q", "train_loss", "C") if name != "sphere" else ("m", "train_loss", "C")
+    problem, time = BENT[name], 40 * float(BENT[name].algorithm.learning_rate)
+    many = solutions(problem, time, 2**14, names, 16, seed=3)
+    for trajectories in (256, 1024):
+        few = solutions(problem, time, trajectories, names)
+        for quantity in names:
+            values, exact = few[quantity], many[quantity]
+            holds(values, exact.mean(), exact.std(ddof=1) / np.sqrt(len(exact)))
 
 
 # --- independent code ----------------------------------------------------------------------------------------

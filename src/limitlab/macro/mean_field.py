@@ -14,6 +14,7 @@ from limitlab.macro.sparse.mean_field import MOST, SparsePlan, solve_sparse
 from limitlab.macro.sparse.solve import sparse_dataset, sparse_memory
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.trees import plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -74,14 +75,14 @@ class MeanField(AbstractLimit):
         Longest step of Euler and Maruyama at temperature > 0, on the clock of the schedule.
     """
 
-    d: int | None = eqx.field(static=True, default=None)
-    particles: int | None = eqx.field(static=True, default=None)
-    tolerance: float = eqx.field(static=True, default=1e-6)
-    rtol: float | None = eqx.field(static=True, default=None)
-    seed: int = eqx.field(static=True, default=0)
+    d: int | None = eqx.field(static=True, converter=plain, default=None)
+    particles: int | None = eqx.field(static=True, converter=plain, default=None)
+    tolerance: float = eqx.field(static=True, converter=plain, default=1e-6)
+    rtol: float | None = eqx.field(static=True, converter=plain, default=None)
+    seed: int = eqx.field(static=True, converter=plain, default=0)
     gradients: str = eqx.field(static=True, default="auto")
-    samples: int = eqx.field(static=True, default=16384)
-    step: float = eqx.field(static=True, default=0.01)
+    samples: int = eqx.field(static=True, converter=plain, default=16384)
+    step: float = eqx.field(static=True, converter=plain, default=0.01)
 
     reference: ClassVar[str] = "mei2018mean"
     rate: ClassVar[dict[str, float]] = {"p": -0.5}

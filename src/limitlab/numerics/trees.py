@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["NUMBERS", "as_arrays", "changed_fields", "is_zero", "traced"]
+__all__ = ["NUMBERS", "as_arrays", "changed_fields", "is_zero", "plain", "traced"]
 
 NUMBERS = (float, int, np.ndarray, np.number)  # what a problem is made of, apart from its structure
 
@@ -18,6 +18,11 @@ T = TypeVar("T")
 
 def _is_number(x: Any) -> bool:
     return (isinstance(x, (float, int)) and not isinstance(x, bool)) or isinstance(x, (np.ndarray, np.number))
+
+
+def plain(value: Any) -> Any:
+    """A NumPy number as a plain one, so that it can be static; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def is_zero(value: Any) -> bool:

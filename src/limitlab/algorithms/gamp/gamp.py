@@ -8,6 +8,7 @@ from limitlab.algorithms.gamp.trajectories import gamp_memory, run_gamp
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.trees import plain
 from limitlab.problems.base import AbstractAlgorithm
 from limitlab.states.request import Request, Seen
 
@@ -46,7 +47,7 @@ class GAMP(AbstractAlgorithm):
     reference: ClassVar[tuple[str, ...]] = ("rangan2011generalized",)
 
     damping: float = 0.0
-    iterations: int = eqx.field(static=True, default=50)
+    iterations: int = eqx.field(static=True, converter=plain, default=50)
     tolerance: float = 1e-6
     variances: str = eqx.field(static=True, default="scalar")
     precision: str = eqx.field(static=True, default="float64")

@@ -12,6 +12,7 @@ from limitlab.algorithms.checks import check_rate
 from limitlab.algorithms.one_pass.base import AbstractOnePass, Stage
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.numerics.checks import check_integer, check_number
+from limitlab.numerics.trees import plain
 from limitlab.problems.base import Pace
 from limitlab.problems.networks import Committee, Network
 from limitlab.states.run import Learner, Run
@@ -42,10 +43,10 @@ class LayerwiseSGD(AbstractOnePass):
     learning_rate: float
     switch_time: float
     penalty: float | None = None
-    batch_size: int = eqx.field(static=True, default=1)
+    batch_size: int = eqx.field(static=True, converter=plain, default=1)
     second_layer_rate: float = 1.0
     interacting: bool = eqx.field(static=True, default=True)
-    ridge_samples: int = eqx.field(static=True, default=10000)
+    ridge_samples: int = eqx.field(static=True, converter=plain, default=10000)
 
     def __check_init__(self):
         check_rate(self)

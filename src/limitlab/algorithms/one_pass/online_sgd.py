@@ -11,7 +11,7 @@ from limitlab.algorithms.one_pass.base import AbstractOnePass
 from limitlab.algorithms.one_pass.schedules import AbstractSchedule
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_number
-from limitlab.numerics.trees import is_zero
+from limitlab.numerics.trees import is_zero, plain
 from limitlab.states.run import Learner
 
 __all__ = ["OnlineSGD"]
@@ -39,7 +39,7 @@ class OnlineSGD(AbstractOnePass):
 
     learning_rate: float
     spherical: bool = eqx.field(static=True, default=False)
-    batch_size: int = eqx.field(static=True, default=1)
+    batch_size: int = eqx.field(static=True, converter=plain, default=1)
     second_layer_rate: float = 1.0
     weight_decay: float = 0.0
     temperature: float = 0.0

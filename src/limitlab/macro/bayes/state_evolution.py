@@ -15,7 +15,7 @@ from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
-from limitlab.numerics.trees import traced
+from limitlab.numerics.trees import plain, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.channels.base import teacher_given_student
@@ -127,8 +127,8 @@ class StateEvolution(AbstractLimit):
         is 0, from where an even channel never leaves).
     """
 
-    start: str | float = eqx.field(static=True, default="uninformed")
-    iterations: int | None = eqx.field(static=True, default=None)
+    start: str | float = eqx.field(static=True, converter=plain, default="uninformed")
+    iterations: int | None = eqx.field(static=True, converter=plain, default=None)
     d: float | None = None
 
     reference: ClassVar[str] = "rangan2011generalized"

@@ -18,7 +18,7 @@ from limitlab.numerics.gauss.rules import normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import Integration, integrate
-from limitlab.numerics.trees import as_arrays
+from limitlab.numerics.trees import as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -86,11 +86,11 @@ class HighDimMeanField(AbstractLimit):
     15000 nodes a pair: keep them to tens of particles.
     """
 
-    particles: int | None = eqx.field(static=True, default=None)
+    particles: int | None = eqx.field(static=True, converter=plain, default=None)
     d: float | None = None
-    seed: int = eqx.field(static=True, default=0)
-    rtol: float = eqx.field(static=True, default=1e-8)
-    nodes: int = eqx.field(static=True, default=24)
+    seed: int = eqx.field(static=True, converter=plain, default=0)
+    rtol: float = eqx.field(static=True, converter=plain, default=1e-8)
+    nodes: int = eqx.field(static=True, converter=plain, default=24)
 
     reference: ClassVar[str] = "arnaboldi2023dimensionless"
     rate: ClassVar[dict[str, float]] = {"p": -0.5, "d": -0.5}

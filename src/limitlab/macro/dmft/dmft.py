@@ -21,7 +21,7 @@ from limitlab.macro.dmft.state import DMFTState
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times, whole_steps
 from limitlab.numerics.machine import Memory, check_memory, relieve
-from limitlab.numerics.trees import traced
+from limitlab.numerics.trees import plain, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.spec import spec_hash
@@ -84,15 +84,15 @@ class DMFT(AbstractLimit):
         Of the iterated scheme: the change of m and C at which it stops, and the most iterations.
     """
 
-    trajectories: int = eqx.field(static=True, default=4096)
-    batches: int = eqx.field(static=True, default=8)
+    trajectories: int = eqx.field(static=True, converter=plain, default=4096)
+    batches: int = eqx.field(static=True, converter=plain, default=8)
     scheme: str = eqx.field(static=True, default="causal")
-    probes: int = eqx.field(static=True, default=1)
+    probes: int = eqx.field(static=True, converter=plain, default=1)
     identity: bool | None = eqx.field(static=True, default=None)
-    seed: int = eqx.field(static=True, default=0)
-    d: float | None = eqx.field(static=True, default=None)
-    tolerance: float = eqx.field(static=True, default=1e-9)
-    iterations: int = eqx.field(static=True, default=200)
+    seed: int = eqx.field(static=True, converter=plain, default=0)
+    d: float | None = eqx.field(static=True, converter=plain, default=None)
+    tolerance: float = eqx.field(static=True, converter=plain, default=1e-9)
+    iterations: int = eqx.field(static=True, converter=plain, default=200)
 
     reference: ClassVar[str] = "mignacco2021stochasticity"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}

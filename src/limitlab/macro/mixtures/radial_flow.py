@@ -19,6 +19,7 @@ from limitlab.macro.mixtures.volumes import VolumePath, entropy, make_grid, spre
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.rules import length_edges
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.trees import plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -72,14 +73,14 @@ class RadialFlow(AbstractLimit):
         latter is shortened while the density moves, so that it adds at most 2 % to the temperature.
     """
 
-    d: float = eqx.field(static=True, default=math.inf)
+    d: float = eqx.field(static=True, converter=plain, default=math.inf)
     method: str | None = eqx.field(static=True, default=None)
-    nodes: int | None = eqx.field(static=True, default=None)
-    tolerance: float = eqx.field(static=True, default=1e-7)
-    rtol: float = eqx.field(static=True, default=1e-10)
-    cells: int = eqx.field(static=True, default=400)
-    reach: float | None = eqx.field(static=True, default=None)
-    step: float | None = eqx.field(static=True, default=None)
+    nodes: int | None = eqx.field(static=True, converter=plain, default=None)
+    tolerance: float = eqx.field(static=True, converter=plain, default=1e-7)
+    rtol: float = eqx.field(static=True, converter=plain, default=1e-10)
+    cells: int = eqx.field(static=True, converter=plain, default=400)
+    reach: float | None = eqx.field(static=True, converter=plain, default=None)
+    step: float | None = eqx.field(static=True, converter=plain, default=None)
 
     reference: ClassVar[str] = "mei2018mean"
     rate: ClassVar[dict[str, float]] = {"p": -0.5}

@@ -17,7 +17,7 @@ from limitlab.numerics.checks import check_choice, check_integer, check_number, 
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.machine import Memory, check_memory, fits
 from limitlab.numerics.ode.integrate import Integration, integrate
-from limitlab.numerics.trees import as_arrays
+from limitlab.numerics.trees import as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
@@ -57,9 +57,9 @@ class OverlapODE(AbstractLimit):
     """
 
     d: float | None = None
-    replicas: int = eqx.field(static=True, default=1)
-    seed: int = eqx.field(static=True, default=0)
-    rtol: float = eqx.field(static=True, default=1e-10)
+    replicas: int = eqx.field(static=True, converter=plain, default=1)
+    seed: int = eqx.field(static=True, converter=plain, default=0)
+    rtol: float = eqx.field(static=True, converter=plain, default=1e-10)
     method: str = eqx.field(static=True, default="auto")
     solver: str = eqx.field(static=True, default="auto")
 

@@ -21,7 +21,7 @@ from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import plus, runge_kutta_step
-from limitlab.numerics.trees import as_arrays
+from limitlab.numerics.trees import as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import overlap_dataset
@@ -196,10 +196,10 @@ class OverlapSDE(AbstractLimit):
     """
 
     d: float = 1000
-    replicas: int = eqx.field(static=True, default=64)
-    seed: int = eqx.field(static=True, default=0)
+    replicas: int = eqx.field(static=True, converter=plain, default=64)
+    seed: int = eqx.field(static=True, converter=plain, default=0)
     step: float | None = None
-    samples: int = eqx.field(static=True, default=64)
+    samples: int = eqx.field(static=True, converter=plain, default=64)
     corrected: bool = eqx.field(static=True, default=True)
     method: str = eqx.field(static=True, default="auto")
 

@@ -13,6 +13,7 @@ from limitlab.macro.sparse.nodes import ORDER, start_nodes
 from limitlab.macro.sparse.solve import Path, solve_path, sparse_dataset, sparse_memory
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.trees import plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.problems.sparse.representable import warn_unreachable
@@ -63,9 +64,9 @@ class DimensionFree(AbstractLimit):
     """
 
     corrected: bool = eqx.field(static=True, default=False)
-    nodes: int | None = eqx.field(static=True, default=None)
-    tolerance: float = eqx.field(static=True, default=1e-8)
-    rtol: float = eqx.field(static=True, default=1e-10)
+    nodes: int | None = eqx.field(static=True, converter=plain, default=None)
+    tolerance: float = eqx.field(static=True, converter=plain, default=1e-8)
+    rtol: float = eqx.field(static=True, converter=plain, default=1e-10)
 
     reference: ClassVar[str] = "abbe2022merged"
     rate: ClassVar[dict[str, float]] = {"d": -1.0, "p": -0.5}

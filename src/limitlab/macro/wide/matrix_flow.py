@@ -15,6 +15,7 @@ from limitlab.macro.wide.factor_flow import FactorFlow
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, whole_steps
 from limitlab.numerics.machine import Memory, one_thread
 from limitlab.numerics.ode.integrate import Followed, follow
+from limitlab.numerics.trees import plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -73,12 +74,12 @@ class MatrixFlow(AbstractLimit):
         Error of a step of the flow, relative to the norm of W.
     """
 
-    d: int = eqx.field(static=True, default=20)
-    width: float | None = eqx.field(static=True, default=None)
-    replicas: int = eqx.field(static=True, default=1)
-    seed: int = eqx.field(static=True, default=0)
+    d: int = eqx.field(static=True, converter=plain, default=20)
+    width: float | None = eqx.field(static=True, converter=plain, default=None)
+    replicas: int = eqx.field(static=True, converter=plain, default=1)
+    seed: int = eqx.field(static=True, converter=plain, default=0)
     scheme: str = eqx.field(static=True, default="flow")
-    rtol: float = eqx.field(static=True, default=1e-8)
+    rtol: float = eqx.field(static=True, converter=plain, default=1e-8)
 
     reference: ClassVar[str] = "saraomannelli2020optimization"
     rate: ClassVar[dict[str, float]] = {"width": -0.5}  # of a run at finite width from one with width=inf

@@ -9,17 +9,12 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_array, check_choice, check_integer
-from limitlab.numerics.trees import is_zero
+from limitlab.numerics.trees import is_zero, plain
 from limitlab.problems.activations import Activation, activation
 from limitlab.problems.base import AbstractStudent, AbstractTeacher, Pace, Response
 from limitlab.problems.networks.network import Network
 
 __all__ = ["Committee"]
-
-
-def _plain(width):
-    """A NumPy integer as a plain one, so that it can be static."""
-    return int(width) if isinstance(width, np.integer) else width
 
 
 def _weights(value) -> np.ndarray | None:
@@ -47,7 +42,7 @@ class Committee(AbstractTeacher, AbstractStudent):
         start says).
     """
 
-    width: int = eqx.field(static=True, converter=_plain)
+    width: int = eqx.field(static=True, converter=plain)
     activation: Activation = eqx.field(converter=activation, default="erf")
     second_layer: str = eqx.field(static=True, default="fixed")
     output_weights: np.ndarray | None = eqx.field(converter=_weights, default=None)
