@@ -19,6 +19,7 @@ from limitlab.figures import (
     title,
 )
 from limitlab.results.schema import RESERVED_DIMENSIONS, pairs_of
+from limitlab.results.signs import without_signs
 from limitlab.text import show
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def plot(
     variables: "list[str] | tuple[str, ...] | str | None" = None,
     ax: "Axes | Sequence[Axes] | np.ndarray | None" = None,
 ) -> "Figure":
-    """Draw any number of results, in any order: predictions as lines, simulations as points.
+    r"""Draw any number of results, in any order: predictions as lines, simulations as points.
 
     Points carry the standard error of the mean over replicas, and so does the band of a prediction that has
     replicas. Of a simulated curve at most 40 points are drawn, evenly chosen. A result with swept parameters
@@ -90,9 +91,13 @@ def plot(
     sim, pred, more
         Results of `simulate` and `predict`; the two names only suggest an order.
     variables
-        Which variables to draw; None means the risk and the overlaps (and the second layer if it moves).
+        Which variables to draw; None means the risk, the overlaps and what else moves: constants are left out.
     ax
         Axes of yours to draw in, one for each variable; left out, a new figure is made.
+
+    Notes
+    -----
+    Overlaps whose sign is drawn by chance (`compare` says which) are drawn as absolute values: \|M\|.
 
     Returns
     -------
@@ -100,11 +105,11 @@ def plot(
         Known to pyplot: ``plt.show()`` shows it, and so does a notebook. Write it with ``fig.savefig``, and in a long
         loop forget it with ``plt.close(fig)``.
     """
-    sources = _sources([ds for ds in (sim, pred, *more) if ds is not None])
+    sources, unsigned = _sources([ds for ds in (sim, pred, *more) if ds is not None])
     names = _choose(sources, variables)
     panels = new_figure(len(names), known=True)[1] if ax is None else _given(ax, names)
     for axes, name in zip(panels, names, strict=True):
-        _draw_panel(axes, name, sources)
+        _draw_panel(axes, name, sources, name in unsigned)
     _name_sources(panels, sources, inside=ax is not None)
     figure: Any = panels[0].get_figure()
     if ax is None:
@@ -130,7 +135,8 @@ def _given(ax: Any, names: list[str]) -> "list[Axes]":
 # --- what is drawn ------------------------------------------------------------------------------------------
 
 
-def _sources(datasets: list) -> list[Source]:
+def _sources(datasets: list) -> tuple[list[Source], tuple[str, ...]]:
+    """What is drawn and how, and the variables that have lost their sign."""
     import xarray as xr
 
     if not datasets:
@@ -141,15 +147,17 @@ def _sources(datasets: list) -> list[Source]:
     parts = [part for ds in datasets for part in _unswept(ds)]
     if len(parts) > NAMED_CURVES:
         raise InputError(f"plot draws at most {NAMED_CURVES} results; got {len(parts)}. Select some with .sel(...).")
+    seen, unsigned = without_signs([ds for ds, _ in parts])
+    parts = [(ds, where) for ds, (_, where) in zip(seen, parts, strict=True)]
     several = len({ds.attrs.get("spec_hash") for ds, _ in parts}) > 1
-    sources, seen = [], {True: 0, False: 0}
+    sources, count = [], {True: 0, False: 0}
     for (ds, where), colour in zip(parts, palette, strict=False):
         simulated = str(ds.attrs.get("method", "")).startswith("simulate")
         styles = MARKERS if simulated else LINES
         label = describe(ds, where) + (f" [{ds.attrs.get('spec_hash', '?')[:6]}]" if several else "")
-        sources.append(Source(ds, label, colour, simulated, styles[seen[simulated] % len(styles)]))
-        seen[simulated] += 1
-    return sources
+        sources.append(Source(ds, label, colour, simulated, styles[count[simulated] % len(styles)]))
+        count[simulated] += 1
+    return sources, unsigned
 
 
 def _unswept(ds: "xr.Dataset") -> "Iterator[tuple[xr.Dataset, str]]":
@@ -184,8 +192,8 @@ def _choose(sources: list[Source], variables: Any) -> list[str]:
                 raise InputError(f"variables must be among {', '.join(sorted(drawable))}; got {name!r}.")
         return names
     merged = {"m"} if any("M" in s.data for s in sources) else set()
-    still = set() if any(_moves(s.data) for s in sources) else {"a"}
-    names = [name for name in PANELS if name in drawable - merged - still]
+    names = [name for name in PANELS if name in drawable - merged]
+    names = [name for name in names if any(_moves(s.data, name) for s in sources)] or names
     if "fourier" in names:  # what a network computes says more than its neurons
         names = [name for name in names if name in ("risk", "fourier")]
     if not names:
@@ -194,9 +202,15 @@ def _choose(sources: list[Source], variables: Any) -> list[str]:
     return names
 
 
-def _moves(ds: "xr.Dataset") -> bool:
-    """True if the second layer is not constant in time."""
-    return "a" in ds and "time" in ds["a"].dims and bool((abs(ds["a"] - ds["a"].isel(time=0)) > 1e-9).any())
+def _moves(ds: "xr.Dataset", name: str) -> bool:
+    """True if the variable is not constant along its axis, to rounding."""
+    array = _variable(ds, name)
+    axis = None if array is None else _along(array)
+    if array is None or axis is None:
+        return False
+    values = array.transpose(axis, ...).values
+    size = np.max(np.abs(np.nan_to_num(values)), initial=0.0)
+    return len(values) == 1 or bool(np.any(np.abs(values - values[0]) > 1e-9 * size))
 
 
 def _curves(array: "xr.DataArray") -> list[Curve]:
@@ -219,10 +233,10 @@ def _curves(array: "xr.DataArray") -> list[Curve]:
 # --- how it is drawn ----------------------------------------------------------------------------------------
 
 
-def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
+def _draw_panel(axes: "Axes", name: str, sources: list[Source], unsigned: bool = False) -> None:
     arrays = [(source, array) for source in sources if (array := _variable(source.data, name)) is not None]
     axis = str(_along(arrays[0][1]))
-    note, values, named = "", [], {}
+    note, values, named, bar = "", [], {}, "|" if unsigned else ""
     if "term" in arrays[0][1].dims:
         arrays, note = _largest_terms(arrays)
     drawn = [(source, array, _curves(array)) for source, array in arrays]
@@ -238,7 +252,7 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
         for curve in curves:
             leader = first.get(curve.entry, curve.entry)
             number = order.index(leader)
-            colour, word = _colour(name, leader, number, total, source)
+            colour, word = _colour(name, bar, leader, number, total, source)
             more = list(first.values()).count(leader) - 1
             if word is not None and more > 0 and total <= NAMED_CURVES:
                 word += f" and {more} alike"
@@ -252,7 +266,8 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source]) -> None:
             draw(axes, array[axis].values, curve, source.style, colour, width)
     label = time_label([source.data for source in sources], axis)
     about = next((array.attrs["long_name"] for _, array in arrays if "long_name" in array.attrs), name)
-    style_axes(axes, x=label, y=name, title=about + note)
+    about += ", without its sign" if unsigned else ""
+    style_axes(axes, x=label, y=f"{bar}{name}{bar}", title=about + note)
     flat = np.concatenate([v[np.isfinite(v)] for v in values])
     if name in POSITIVE and flat.size and flat.min() > 0 and np.log10(flat.max() / flat.min()) > LOG_DECADES:
         axes.set_yscale("log")
@@ -300,12 +315,12 @@ def _largest_terms(arrays: "list[tuple[Source, xr.DataArray]]") -> "tuple[list[t
     return [(source, array.sel(term=keep)) for source, array in arrays], note
 
 
-def _colour(name: str, entry: tuple, number: int, total: int, source: Source) -> tuple[str, str | None]:
+def _colour(name: str, bar: str, entry: tuple, number: int, total: int, source: Source) -> tuple[str, str | None]:
     """An entry's colour and its words in the legend; of many entries only their kind is told."""
     if total == 1:
         return source.colour, None
     if total <= NAMED_CURVES:
-        return palette[number % len(palette)], f"${name}_{{{','.join(map(str, entry))}}}$"
+        return palette[number % len(palette)], f"${bar}{name}_{{{','.join(map(str, entry))}}}{bar}$"
     if name == "Q" and len(entry) == 2:
         return (palette[0], "$i = j$") if entry[0] == entry[1] else (palette[1], "$i \\neq j$")
     if name in ("M", "m") and len(entry) == 2 and entry[1] < len(palette):

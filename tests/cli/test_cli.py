@@ -163,6 +163,20 @@ def test_compare_says_by_its_exit_code_whether_results_agree(folder, tmp_path):
     assert run("compare", folder / "sim.nc", folder / "ode.nc", "--threshold", "1e9").exit_code == 0
 
 
+def test_compare_knows_a_margin_and_that_there_may_be_nothing_to_compare(folder, tmp_path):
+    ode = load(folder / "ode.nc")
+    save(ode.assign(risk=1.002 * ode["risk"]), tmp_path / "near.nc")
+    words = ["compare", folder / "ode.nc", tmp_path / "near.nc"]
+    assert run(*words).exit_code == 1
+    near = run(*words, "--margin", "0.01")
+    assert near.exit_code == 0 and "DIFFERS WITHIN THE MARGIN" in near.output
+    assert run(*words, "--margin", "0.0001").exit_code == 1
+    assert run(*words, "--margin", "-1").exit_code == 2
+    save(ode.isel(time=[0]), tmp_path / "start.nc")
+    nothing = run("compare", folder / "ode.nc", tmp_path / "start.nc")
+    assert nothing.exit_code == 2 and "NOTHING TO COMPARE" in nothing.output
+
+
 def test_plot_draws_any_number_of_results(folder, tmp_path):
     words = [folder / "sim.nc", folder / "ode.nc", folder / "ode.nc", "--variable", "risk"]
     result = run("plot", *words, "--out", tmp_path / "a.svg")

@@ -121,6 +121,28 @@ def test_panels_are_the_risk_and_the_overlaps_and_the_second_layer_only_if_it_mo
     assert list(panels(plot(SIM, variables="Q"))) == ["Q"]
 
 
+def test_panels_of_constants_are_left_out_unless_they_are_asked_for():
+    still = [ds.assign(Q=ds["Q"].isel(time=[0] * len(TIMES)).assign_coords(time=TIMES)) for ds in (SIM, ODE)]
+    assert "Q" in panels(plot(SIM, ODE)) and "Q" in panels(plot(still[0], ODE))
+    assert "Q" not in panels(plot(*still)) and "risk" in panels(plot(*still))
+    assert set(panels(plot(*still, variables="Q"))) == {"Q"}
+    assert panels(plot(still[0][["Q"]]))  # nothing else to draw
+
+
+def test_overlaps_without_a_sign_are_drawn_without_it():
+    """Theory at -0.1 against SGD at +0.24: both were means over runs that chose their side by chance."""
+    sim, ode = (ds.assign_attrs(unsigned=["M"]) for ds in (SIM, ODE))
+    drawn = panels(plot(sim, ode))
+    assert "|M|" in drawn and "M" not in drawn and "Q" in drawn
+    assert "without its sign" in drawn["|M|"].get_title(loc="left")
+    texts = {text.get_text() for text in drawn["|M|"].get_legend().get_texts()}
+    assert "$|M_{0,1}|$" in texts
+    expected = abs(SIM["M"]).mean("replica")[:, 0, 0]
+    points = [line.get_ydata() for line in drawn["|M|"].get_lines()]
+    assert any(len(y) == len(expected) and np.allclose(y, expected) for y in points)
+    assert "M" in panels(plot(sim, ode.assign(M=0 * ode["M"])))  # a theory without a side
+
+
 def test_the_time_axis_states_its_clock():
     assert panels(plot(SIM))["M"].get_xlabel() == "time t = γ·step/(p·d)"
 

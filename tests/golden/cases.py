@@ -837,7 +837,7 @@ def overlaps_and_risks():
 
 
 def _entries(comparison):
-    names = ("variable", "compared", "constant", "worst", "gap", "stderr", "time", "z")
+    names = ("variable", "compared", "constant", "worst", "where", "gap", "stderr", "z")
     rows = {entry.variable: pick(entry, *names) for entry in comparison.entries}
     return {**pick(comparison, "max_z", "threshold", "agrees", "verdict"), "table": comparison.table, "entries": rows}
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from limitlab.cli.app import CLAIM_FAILED
+from limitlab.cli.app import BAD_INPUT, CLAIM_FAILED
 from limitlab.cli.options import Force, LimitName, Out, Settings, Spec, Times, Wanted
 from limitlab.cli.screen import Bar, say, show, show_table, summary
 
@@ -137,24 +137,31 @@ def compare(
     b: Annotated[Path, typer.Argument(metavar="B", help="Another, usually of predict.")],
     plot: Annotated[Path | None, typer.Option(help="Also draw both into this file.")] = None,
     threshold: Annotated[float, typer.Option(help="They agree if every |z| is below.")] = 4.0,
+    margin: Annotated[
+        float | None, typer.Option(help="Differences below this share of a variable's size do not matter: 0.01.")
+    ] = None,
     paired: Annotated[bool, typer.Option("--paired", help="Replica by replica (same d and seed).")] = False,
     force: Force = False,
 ) -> None:
-    """How far two results of one problem are apart, in standard errors. Exit code 1 if they disagree.
+    """How far two results of one problem are apart, in standard errors.
+
+    Exit code 1 if they disagree, 2 if there is nothing to compare.
 
     \b
       limitlab compare sim.nc ode.nc --plot both.png
+      limitlab compare sim.nc ode.nc --margin 0.01
     """
     from limitlab.results.compare import compare
+    from limitlab.results.comparison import NOTHING
     from limitlab.results.files import load
 
     first, second = load(a), load(b)
-    comparison = compare(first, second, threshold=threshold, paired=paired)
+    comparison = compare(first, second, threshold=threshold, margin=margin, paired=paired)
     show(comparison)
     if plot is not None:
         _draw([first, second], plot, force)
     if not comparison.agrees:
-        raise typer.Exit(CLAIM_FAILED)
+        raise typer.Exit(BAD_INPUT if comparison.word == NOTHING else CLAIM_FAILED)
 
 
 def plot(

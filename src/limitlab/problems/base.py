@@ -105,6 +105,11 @@ class AbstractTeacher(Part):
         return 0
 
     @property
+    def parity(self) -> int:
+        """1 if the output stays when all directions are turned around, -1 if it changes its sign, else 0."""
+        return 0
+
+    @property
     def latent(self) -> int:
         """On how many of the first coordinates, taken as signs, the output depends; 0 if it is not of this kind."""
         return 0
@@ -210,6 +215,10 @@ class AbstractStudent(Part):
             f"{name}, which has no method `on_sphere`",
             f"Use spherical=False, or give {name} that method.",
         )
+
+    def unsigned(self, start: Any) -> tuple[str, ...]:
+        """The variables that change their sign when a unit is turned around, if the output and the start's law stay."""
+        return ()
 
     def unmoved(self) -> tuple[str, object, str] | None:
         """(needed, came, remedy) if no gradient can move it, else None."""

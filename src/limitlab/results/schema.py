@@ -13,6 +13,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
+from limitlab.problems.signs import unsigned
 from limitlab.spec import table_hash, to_dict
 from limitlab.states.committee import CommitteeView
 from limitlab.states.direction import Belief, TwoTimes
@@ -77,7 +78,7 @@ ATTRIBUTES = (
     "created",
     "schema_version",
 )
-DERIVED = ("clock", "target_terms")  # told by the parts of the problem where the result has such an axis; optional
+DERIVED = ("clock", "target_terms", "unsigned")  # told by the parts of the problem where the result has such; optional
 
 
 # Every name is described in the class that it belongs to. Limits and questions lie above and refer to these, so that a
@@ -155,12 +156,13 @@ def dataset(
 
 
 def derived(problem: Problem, dims: Iterable[Any]) -> dict[str, Any]:
-    """What a figure needs to know of the problem: the clock of a time axis, the monomials of a target among terms."""
+    """What a reader needs to know of the problem: its clock, the monomials of its target, overlaps without a sign."""
     there, told = set(dims), {}
     if "time" in there and problem.algorithm is not None:
         told["clock"] = problem.algorithm.clock_in_words(problem) or None
     if "term" in there and problem.teacher is not None:
         told["target_terms"] = list(problem.teacher.monomials) or None
+    told["unsigned"] = list(unsigned(problem)) or None
     return told
 
 

@@ -88,6 +88,11 @@ class AbstractActivation(Part):
         grid = jnp.linspace(-6.03, 6.01, 1201)
         return not bool(jnp.any(jnp.abs(jax.vmap(self.derivative)(grid)) > 0))
 
+    @property
+    def parity(self) -> int:
+        """1 if sigma(-x) = sigma(x), -1 if sigma(-x) = -sigma(x), else 0."""
+        return _parity(self)
+
     def pieces(self) -> Pieces | None:
         """The straight lines that sigma is made of; None if it is not of this kind."""
         return _found_pieces(self)
@@ -140,6 +145,16 @@ class AbstractActivation(Part):
 
 
 Activation = AbstractActivation
+
+
+@lru_cache(maxsize=256)
+@double
+def _parity(activation: AbstractActivation) -> int:
+    with jax.ensure_compile_time_eval():
+        x = jnp.linspace(0.013, 6.0, 400)  # off zero, where a jump has no sign
+        there, back = (np.asarray(jax.vmap(activation.function)(side), float) for side in (x, -x))
+    near = 1e-12 * max(float(np.max(np.abs(there))), float(np.max(np.abs(back))), 1e-300)
+    return 1 if np.max(np.abs(there - back)) <= near else -1 if np.max(np.abs(there + back)) <= near else 0
 
 
 @lru_cache(maxsize=256)

@@ -82,6 +82,19 @@ class Committee(AbstractTeacher, AbstractStudent):
         return self.activation.name == "square"
 
     @property
+    def parity(self) -> int:
+        return self.activation.parity
+
+    def unsigned(self, start):
+        pairs = ("Q",) if self.width > 1 else ()
+        bias = ("b",) if self.bias == "trained" else ()
+        if self.activation.parity == 1:
+            return ("M", *pairs, *bias)
+        if self.activation.parity == -1 and self.output_weights is None and start.random_layer:
+            return ("M", *pairs, *bias, "a")  # the second layer is as likely as its negative
+        return ()
+
+    @property
     def a_star(self) -> jax.Array:
         """The second layer of a teacher."""
         return jnp.ones(self.width) if self.output_weights is None else jnp.asarray(self.output_weights)

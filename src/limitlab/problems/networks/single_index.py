@@ -24,6 +24,10 @@ class SingleIndex(AbstractTeacher):
     def units(self):
         return 1
 
+    @property
+    def parity(self):
+        return -1
+
     def draw(self, key, d):
         return self.prior.vector(key, d)
 

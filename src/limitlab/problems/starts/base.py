@@ -111,6 +111,11 @@ class AbstractStart(Part):
         return jnp.zeros(p)
 
     @property
+    def blind(self) -> bool:
+        """True if turning a unit around, of the student or of the teacher, does not change the law of the start."""
+        return False
+
+    @property
     def random(self) -> bool:
         """True if two draws differ."""
         return False

@@ -30,6 +30,10 @@ class InformedStart(AbstractStart):
     def __check_init__(self):
         check_number("InformedStart", "overlap", self.overlap, low=-1, high=1, remedy="It is a cosine.")
 
+    @property
+    def blind(self):
+        return float(self.overlap) == 0
+
     def draw(self, key, d, p, k):
         return self.limit(p, k)
 

@@ -59,5 +59,9 @@ class OverlapStart(AbstractStart):
         return jnp.asarray(self.Q), jnp.asarray(self.M), jnp.asarray(self.P)
 
     @property
+    def blind(self):
+        return not np.any(self.M) and not np.any(self.Q - np.diag(np.diag(self.Q)))
+
+    @property
     def given_norms(self):
         return np.diag(self.Q)

@@ -111,6 +111,10 @@ class RandomStart(AbstractStart):
         return self.second_layer == "ones" and float(self.second_layer_scale) == 1.0
 
     @property
+    def blind(self) -> bool:
+        return True
+
+    @property
     def random(self) -> bool:
         return True
 

@@ -39,6 +39,10 @@ class SpectralStart(AbstractStart):
         )
 
     @property
+    def blind(self) -> bool:
+        return True
+
+    @property
     def random(self) -> bool:
         return True
 
