@@ -95,15 +95,15 @@ def plot(
     ax
         Axes of yours to draw in, one for each variable; left out, a new figure is made.
 
-    Notes
-    -----
-    Overlaps whose sign is drawn by chance (`compare` says which) are drawn as absolute values: \|M\|.
-
     Returns
     -------
     matplotlib.figure.Figure
         Known to pyplot: ``plt.show()`` shows it, and so does a notebook. Write it with ``fig.savefig``, and in a long
         loop forget it with ``plt.close(fig)``.
+
+    Notes
+    -----
+    Overlaps whose sign is drawn by chance (`compare` says which) are drawn as absolute values: \|M\|.
     """
     sources, unsigned = _sources([ds for ds in (sim, pred, *more) if ds is not None])
     names = _choose(sources, variables)
