@@ -104,6 +104,10 @@ def plot(
     matplotlib.figure.Figure
         Known to pyplot: ``plt.show()`` shows it, and so does a notebook. Write it with ``fig.savefig``, and in a long
         loop forget it with ``plt.close(fig)``.
+
+    Notes
+    -----
+    Overlaps whose sign is drawn by chance (`compare` says which) are drawn as absolute values: \|M\|.
     """
     sources, unsigned = _sources([ds for ds in (sim, pred, *more) if ds is not None])
     names = _choose(sources, variables)

@@ -227,7 +227,7 @@ def plain(x):
         slice(1, 2),
         ll.predict,
     ],
-    ids=str,
+    ids=lambda one: type(one).__name__,
 )
 def test_what_is_known_stays_known(one):
     assert name(one) == name(one)

@@ -60,8 +60,8 @@ def worst_profiles(x: np.ndarray, y: np.ndarray, scale: np.ndarray) -> Worst:
     the chance is 0.
     """
     count = x.shape[2]
-    numbers = [np.full(count, np.nan) for _ in range(3)]
-    worst = Worst(*numbers, np.full(count, "", "<U11"), np.zeros(count, int), np.zeros(count, int))
+    log_p, gaps, errors = (np.full(count, np.nan) for _ in range(3))
+    worst = Worst(log_p, gaps, errors, np.full(count, "", "<U11"), np.zeros(count, int), np.zeros(count, int))
     gap = np.mean(x, axis=0) - np.mean(y, axis=0)
     still = np.sqrt(_variance(x) + _variance(y)) <= ROUNDING * scale
     wrong = still & (np.abs(gap) > ROUNDING * scale)
@@ -128,7 +128,7 @@ def _blocks(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Iterator[_Block
     """The family; of few times, only what differs."""
     steps = len(weight)
     index, zero = np.arange(steps), np.zeros(1, int)
-    shapes = {"mean": np.ones(steps)}
+    shapes: dict[str, np.ndarray] = {"mean": np.ones(steps)}
     names = ["mean", "slope", *(f"cosine {k}" for k in range(2, COSINES))]
     shapes |= {names[k]: np.cos(np.pi * k * (index + 0.5) / steps) for k in range(1, min(COSINES, steps))}
     if steps > COSINES:
