@@ -167,8 +167,9 @@ class GAMPEstimator(BaseEstimator):
             tags.estimator_type = "classifier"
             tags.classifier_tags = ClassifierTags(multi_class=False, poor_score=bool(even))
         else:
-            linear = _makes(self.channel, -1.0) and not getattr(self.channel, "even", False)
-            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=not linear)
+            clean = getattr(self.channel, "clean", float)
+            signed = float(clean(-1.0)) < 0 and not getattr(self.channel, "even", False)
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=not signed)
             tags.target_tags.positive_only = not _makes(self.channel, -1.0)
         return tags
 
