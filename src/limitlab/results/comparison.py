@@ -12,7 +12,7 @@ __all__ = ["AGREES", "DISAGREES", "NOTHING", "WITHIN", "Comparison", "Entry"]
 
 AGREES, WITHIN, DISAGREES = "AGREES", "DIFFERS WITHIN THE MARGIN", "DISAGREES"
 NOTHING = "NOTHING TO COMPARE"
-_HEADS = ("variable", "compared", "worst", "where", "gap", "stderr", "gap %", "z")
+_HEADS = ("variable", "compared", "worst", "where", "gap", "stderr", "gap %", "z corrected")
 _LEFT = (0, 2, 3)
 _STYLES = {AGREES: "green", WITHIN: "green", DISAGREES: "bold red", NOTHING: "bold yellow"}
 _COLOURS = {AGREES: "green", WITHIN: "darkgreen", DISAGREES: "crimson", NOTHING: "darkorange"}
