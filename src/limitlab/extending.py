@@ -18,6 +18,7 @@ from limitlab.results.schema import dataset
 from limitlab.states.request import Request, Seen
 from limitlab.states.run import Learner
 from limitlab.states.view import Variable
+from limitlab.verbs import tell
 
 __all__ = [
     "AbstractConvexLoss",
@@ -39,4 +40,5 @@ __all__ = [
     "Seen",
     "Variable",
     "dataset",
+    "tell",
 ]

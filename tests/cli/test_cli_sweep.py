@@ -246,7 +246,7 @@ def test_the_time_left_is_that_of_points_that_have_to_be_computed():
 
 
 def test_progress_in_lines_counts_points(spec, tmp_path, monkeypatch):
-    monkeypatch.setattr("limitlab.cli.screen.PATIENCE", 0.0)
+    monkeypatch.setattr("limitlab.bar.PATIENCE", 0.0)
     result = run("sweep", spec, "--over", "d=20,30", *TINY, "--out", tmp_path / "runs", "--progress")
     assert result.exit_code == 0
     assert "sweep of simulate: 1 running" in result.output
