@@ -25,7 +25,7 @@ BY_NAME = {  # who may import by a name that is a text, and why
     "spec/kinds.py": "looks for all classes of the package",
     "spec/describe.py": "follows the imports of a user's code; knows `__import__` as a word",
     "gallery/__init__.py": "entries load when they are drawn",
-    "figures.py": "IPython, where it runs",
+    "_setup.py": "where JAX before 0.8 keeps its 64-bit context",
 }
 HELPERS = ("entry", "figures", "fits", "descent.success_curves")
 
@@ -116,7 +116,7 @@ def test_all_that_integrates_goes_through_one_door():
 CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "deque"}
 # (file, name) of what is filled while the program runs, and (file, function) of what asks for an id; with the reason.
 FILLED = {
-    ("cli/screen.py", "_live"): "the console that draws a bar just now",
+    ("bar.py", "live"): "the console that draws a bar just now",
     ("spec/write.py", "_TOKENS"): "names of objects that nothing else tells apart; no result is looked up here",
 }
 IDENTITY = {
