@@ -115,7 +115,7 @@ def remembered(problem, d, threshold, average="quenched", **more):
 def fake_wide(monkeypatch):
     """escape-wide with few points and made-up runs: they leave when the formula says (times ``late``)."""
     monkeypatch.setattr(escape_wide, "CURVE", [0.05, 0.1, 0.15])
-    monkeypatch.setattr(escape_wide, "STARTS", 16)
+    monkeypatch.setattr(escape_wide, "STARTS", 64)
     monkeypatch.setattr(ll, "exit_time", remembered)
     settings = {"late": 1.0, "learns": True}
 
@@ -125,7 +125,7 @@ def fake_wide(monkeypatch):
         if of.width > 1 and of.Gamma > 1 / 6:
             share = 1 - 0.1 * np.sin(np.minimum(times, 2.0))[:, None] + 0.01 * rng.standard_normal(replicas)
             return start * np.where(times[:, None] == 0, 1.0, share)
-        theory = remembered(problem, d=d, threshold=escape_wide.THRESHOLD, average="noise_corrected", starts=16)
+        theory = remembered(problem, d=d, threshold=escape_wide.THRESHOLD, average="noise_corrected", starts=64)
         leave = theory.time * settings["late"] * (1 + 0.1 * rng.standard_normal(replicas))
         lost = 1 / (1 + 4 * np.exp(-of.growth * (times[:, None] - leave)))  # 0.2 at the exit
         lost = lost - lost[:1]

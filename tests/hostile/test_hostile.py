@@ -70,6 +70,8 @@ IMPORTERS = {
     "_lazy.py": "the imports for type checkers in our own __init__.py files",
     "spec/kinds.py": "the modules found in limitlab.problems and limitlab.algorithms",
     "gallery/__init__.py": "a table of literal names",
+    "_setup.py": "a literal name: where JAX before 0.8 keeps its 64-bit context",
+    "spec/describe.py": "what a user's own function imports, who is about to call it",
 }
 
 
