@@ -159,11 +159,11 @@ def derived(problem: Problem, dims: Iterable[Any]) -> dict[str, Any]:
     """What a reader needs to know of the problem: its clock, the monomials of its target, overlaps without a sign."""
     there, told = set(dims), {}
     if "time" in there and problem.algorithm is not None:
-        told["clock"] = problem.algorithm.clock_in_words(problem) or None
+        told["clock"] = problem.algorithm.clock_in_words(problem)
     if "term" in there and problem.teacher is not None:
-        told["target_terms"] = list(problem.teacher.monomials) or None
-    told["unsigned"] = list(unsigned(problem)) or None
-    return told
+        told["target_terms"] = list(problem.teacher.monomials)
+    told["unsigned"] = list(unsigned(problem))
+    return {name: value for name, value in told.items() if value}
 
 
 def pairs_of(dims: Iterable[Any]) -> list[tuple[str, str]]:

@@ -150,5 +150,8 @@ class OverlapODE(AbstractLimit):
         needed = self.memory(setting, times)
         check_memory(needed._replace(bytes=len(problems) * needed.bytes), by="OverlapODE")
         results = solve_many(setting, problems, check_times(times), How(self.rtol, self.method, self.solver))
-        stamp = {"method": "OverlapODE", "reference": self.reference, **derived(problems[0], ("time",))}
-        return [Point(x.variables, x.coords, {**stamp, **self.about(*x.made)}) for x in results]
+        stamp = {"method": "OverlapODE", "reference": self.reference}
+        return [
+            Point(x.variables, x.coords, {**stamp, **derived(problem, ("time",)), **self.about(*x.made)})
+            for problem, x in zip(problems, results, strict=True)
+        ]
