@@ -7,6 +7,7 @@ what you wrote.
 from limitlab.algorithms.descent.rule import AbstractDescentRule
 from limitlab.algorithms.one_pass.base import AbstractOnePass
 from limitlab.algorithms.one_pass.setting import Sample
+from limitlab.numerics.machine import Memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import Pace, Points, Response
 from limitlab.problems.channels.base import Law, Output
@@ -28,6 +29,7 @@ __all__ = [
     "Asked",
     "Law",
     "Learner",
+    "Memory",
     "Network",
     "Output",
     "Pace",

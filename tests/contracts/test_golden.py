@@ -27,6 +27,9 @@ CHANGED = dict.fromkeys(
     ),
     "one step for all inputs: hypercube and labelled inputs draw from other streams",
 )
+CHANGED |= dict.fromkeys(
+    ("dmft", "dmft_options", "dmft_resumed"), "rows of K weigh tangents and regression: no bias of order 1/trajectories"
+)
 # What is new on purpose: names of points follow the version of the numerics, results carry their clock, a comparison
 # looks at every profile in time (its gaps and their errors at each time are what they were).
 APART = {

@@ -35,9 +35,9 @@ def squares(width):
     )
 
 
-def simulated(problem, small, large, times=(0.0, 1e-6)):
+def simulated(problem, small, large, last=0.02):
     """A small run, which loads all that is loaded once, and a large one."""
-    times = None if problem.algorithm.axis != "time" else list(times)
+    times = None if problem.algorithm.axis != "time" else [0.0, last]
     return [lambda d=d: ll.simulate(problem, d, times) for d in (small, large)]
 
 
@@ -61,9 +61,9 @@ TARGET = ll.Problem(
 )
 MANY = tuple(np.linspace(0, 0.1, 1000))
 CASES = {
-    "OnlineSGD": simulated(learner(ll.OnlineSGD(0.1), 20), 100, 400_000),
-    "OnlineSGD, batch": simulated(learner(ll.OnlineSGD(0.1, batch_size=2000), 4), 10, 8000),
-    "Adam": simulated(learner(ll.Adam(0.1), 20), 100, 300_000),
+    "OnlineSGD": simulated(learner(ll.OnlineSGD(0.1), 20), 100, 400_000, 3e-8),
+    "OnlineSGD, batch": simulated(learner(ll.OnlineSGD(0.1, batch_size=2000), 4), 10, 8000, 6e-6),
+    "Adam": simulated(learner(ll.Adam(0.1), 20), 100, 300_000, 0.2),
     "GradientDescent": simulated(GD, 50, 2200),
     "GAMP": simulated(glm(ll.GAMP(iterations=3)), 50, 2700),
     "ERM": simulated(glm(ll.ERM(0.1), ll.LogisticLoss()), 50, 1800),

@@ -139,7 +139,7 @@ class HighDimMeanField(AbstractLimit):
         n, k = setting.student.width if self.particles is None else self.particles, setting.teacher.width
         f, g = setting.student.activation, setting.teacher.activation
         start = 8 * 8 * n * n  # the overlaps that (m, q) are read off
-        table = 0 if f.name == g.name == "square" else 8 * 16 * n * (n + k) + 64 * CHUNK * self.nodes
+        table = 0 if f.name == g.name == "square" else 8 * 60 * n * (n + k) + 64 * CHUNK * self.nodes
         return Memory(
             start + table + 8 * n * (k + 2) * (20 + 4 * len(times)),
             f"It follows {n} particles, each of which acts on all others. Use fewer particles or times.",
