@@ -58,7 +58,7 @@ class Bar:
         self._from: int | None = None  # what was done at ``_since``
         self._lock, self._ended, self._bar = threading.RLock(), threading.Event(), None
         self._shown: Any = None
-        self._thread = threading.get_ident()
+        self._thread, self._said = threading.get_ident(), False
 
     def __enter__(self) -> "Bar":
         self._thread = threading.get_ident()
@@ -82,8 +82,10 @@ class Bar:
             self._done, self._total, self._label = done, total, label
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=done, total=total)
-            elif self._mode == "lines" and time.monotonic() - self._spoke >= self._pause():
-                self._line()
+            elif self._mode == "lines":
+                ends = self._said and done == total > 0  # who has read of its beginning reads of its end
+                if ends or time.monotonic() - self._spoke >= self._pause():
+                    self._line()
 
     def skip(self, done: int) -> None:
         """So many needed no work: the time left is estimated from those that come after them."""
@@ -160,7 +162,7 @@ class Bar:
         return f"{far}, {left:.0f} s left" if left < math.inf else f"{took:.0f} s"
 
     def _line(self) -> None:
-        self._spoke = time.monotonic()
+        self._spoke, self._said = time.monotonic(), True
         print(f"{self.words()}: {self._far()}", file=sys.stderr, flush=True)
 
     def _draw(self) -> None:

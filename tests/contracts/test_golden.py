@@ -35,6 +35,7 @@ CHANGED |= dict.fromkeys(
 APART = {
     "sweep_with_a_store": {"names"},
     "saved_and_loaded": {"attrs"},
+    "hashes": {"activation", "loss", "schedule", "inputs", "binary"},  # parts of a user's own: now by all their code
     "comparisons": {"max_z", "verdict", "worst", "where", "gap", "stderr", "time", "z"}
     | {f"{name}_z" for name in ("risk", "M", "Q", "a", "m", "q", "V", "mse", "generalisation_error")},
 }

@@ -155,9 +155,8 @@ def test_long_plateau_is_crossed_and_the_implicit_method_takes_over():
     assert str(pred.status.values) == "ok"
     assert float(pred.risk[0]) > 1e-3  # on the plateau
     assert float(pred.risk[-1]) < 1e-8  # specialised
-    implicit = ll.predict(
-        problem, ll.OverlapODE(solver="implicit"), np.minimum(times, 1e3)
-    )  # as many times: one program
+    as_many = np.array([10.0, 500.0, 1e3])  # one program for so many times
+    implicit = ll.predict(problem, ll.OverlapODE(solver="implicit"), as_many)
     np.testing.assert_allclose(implicit.risk[0], pred.risk[0], rtol=1e-6)
 
 
