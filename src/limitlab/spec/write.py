@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import tomli_w
 
+from limitlab._setup import double
 from limitlab.errors import InputError, SpecError
 from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
@@ -167,6 +168,7 @@ def _numeric(values: Any) -> bool:
     return all(_numeric(v) if isinstance(v, (list, tuple)) else isinstance(v, plain) for v in values)
 
 
+@double
 def _fingerprint(function: Any, name: str) -> dict[str, str]:
     """A Python function by what it computes: its jaxpr and the constants it closes over."""
     try:

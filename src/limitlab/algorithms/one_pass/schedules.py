@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.rules import legendre
@@ -70,6 +71,7 @@ class CustomSchedule(AbstractSchedule):
 
     function: Callable = eqx.field(static=True)
 
+    @double
     def __check_init__(self):
         try:
             seen = np.asarray(jax.vmap(self.function)(jnp.linspace(0.0, 100.0, 401)), float)
