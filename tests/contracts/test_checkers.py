@@ -32,8 +32,30 @@ class NotNormal(Laplace):
     normal: ClassVar[bool] = True
 
 
+class Sphere(ll.AbstractInputs):
+    """On the unit sphere: fields are bounded, close to normal in the middle."""
+
+    normal: ClassVar[bool] = True
+
+    def draw(self, key, count, d, dtype=float):
+        x = jax.random.normal(key, (count, d), dtype)
+        return x / jnp.linalg.norm(x, axis=1, keepdims=True)
+
+
+class NoLabels(Sphere):
+    normal: ClassVar[bool] = False
+    labelled: ClassVar[bool] = True
+
+
 @pytest.mark.parametrize(
-    ("inputs", "words"), [(NotPure(), "not pure"), (TooLarge(), "about 1"), (NotNormal(), "not normal")]
+    ("inputs", "words"),
+    [
+        (NotPure(), "not pure"),
+        (TooLarge(), "about 1"),
+        (NotNormal(), "not normal"),
+        (Sphere(), "not normal"),
+        (NoLabels(), "pair"),
+    ],
 )
 def test_wrong_inputs(inputs, words):
     with pytest.raises(ContractError, match=words):
@@ -52,7 +74,15 @@ class WrongLink(Cubic):
         return fields[:, 0]
 
 
-@pytest.mark.parametrize(("teacher", "words"), [(Crowd(), "other samples"), (WrongLink(), "link")])
+class WrongUnits(Cubic):
+    @property
+    def units(self):
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("teacher", "words"), [(Crowd(), "other samples"), (WrongLink(), "link"), (WrongUnits(), "units says 3")]
+)
 def test_wrong_teacher(teacher, words):
     with pytest.raises(ContractError, match=words):
         testing.check_teacher(teacher)
@@ -64,9 +94,26 @@ class WrongGradient(Linear):
         return ex.Response(f, size, lambda pull: jax.tree.map(lambda g: 2 * g, back(pull)))
 
 
-def test_wrong_student():
-    with pytest.raises(ContractError, match="not the gradient"):
-        testing.check_student(WrongGradient())
+class OneCoordinate(Linear):
+    def respond(self, parameters, x):
+        f, size, back = super().respond(parameters, x)
+        twice = lambda g: {"w": g["w"].at[0].multiply(2.0), "c": g["c"]}  # noqa: E731
+        return ex.Response(f, size, lambda pull: twice(back(pull)))
+
+
+class CrowdStudent(Linear):
+    def output(self, parameters, x):
+        f = super().output(parameters, x)
+        return f - jnp.mean(f)
+
+
+@pytest.mark.parametrize(
+    ("student", "words"),
+    [(WrongGradient(), "not the gradient"), (OneCoordinate(), "not the gradient"), (CrowdStudent(), "other samples")],
+)
+def test_wrong_student(student, words):
+    with pytest.raises(ContractError, match=words):
+        testing.check_student(student)
 
 
 class WrongOutput(Rounded):
@@ -80,7 +127,32 @@ class WrongNoise(Rounded):
         return z + 2 * self.half * jax.random.uniform(key, z.shape, z.dtype, -0.5, 1.0)
 
 
-@pytest.mark.parametrize(("channel", "words"), [(WrongOutput(), "derivative"), (WrongNoise(), "mean")])
+class WrongError(ll.GaussianNoise):
+    def label_mse(self, m, V):
+        return 2 * super().label_mse(m, V)
+
+
+class WrongLaw(ll.GaussianNoise):
+    def law(self, q, slope, V0, V):
+        law = super().law(q, slope, V0, V)
+        return law._replace(weight=1.05 * law.weight)
+
+
+class OtherLaw(ll.GaussianNoise):
+    def law(self, q, slope, V0, V):
+        return super().law(q, 2 * slope, V0, V)
+
+
+@pytest.mark.parametrize(
+    ("channel", "words"),
+    [
+        (WrongOutput(), "derivative"),
+        (WrongNoise(), "mean"),
+        (WrongError(0.3), "label_mse"),
+        (WrongLaw(0.3), "add up"),
+        (OtherLaw(0.3), "by law"),
+    ],
+)
 def test_wrong_channel(channel, words):
     with pytest.raises(ContractError, match=words):
         testing.check_channel(channel)
@@ -97,7 +169,17 @@ class WrongPosterior(Uniform):
         return ex.Posterior(post.log_z, 1.01 * post.mean, post.variance)
 
 
-@pytest.mark.parametrize(("prior", "words"), [(WrongMoment(), "second_moment"), (WrongPosterior(), "derivative")])
+class OtherPrior(Uniform):
+    """The calculus of a normal law with the same variance: consistent in itself."""
+
+    def denoise(self, A, B):
+        return ll.GaussianPrior(self.second_moment).denoise(A, B)
+
+
+@pytest.mark.parametrize(
+    ("prior", "words"),
+    [(WrongMoment(), "second_moment"), (WrongPosterior(), "derivative"), (OtherPrior(), "over samples")],
+)
 def test_wrong_prior(prior, words):
     with pytest.raises(ContractError, match=words):
         testing.check_prior(prior)
@@ -114,7 +196,22 @@ class WrongProximal(ll.SquareLoss):
         return ex.Proximal(s / (1 + 2 * V), -2 * s / (1 + 2 * V), -2 / (1 + 2 * V) + 0 * s)
 
 
-@pytest.mark.parametrize(("loss", "words"), [(WrongSlope(), "derivative of value"), (WrongProximal(), "minimum")])
+class WrongForSome(LogCosh):
+    """Wrong for negative labels only."""
+
+    def gradient(self, y, z):
+        first, second = super().gradient(y, z)
+        return jnp.where(y < 0, 1.1, 1.0) * first, jnp.where(y < 0, 1.1, 1.0) * second
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (WrongSlope(), "derivative of value"),
+        (WrongForSome(), "derivative of value"),
+        (WrongProximal(), "minimum"),
+    ],
+)
 def test_wrong_loss(loss, words):
     with pytest.raises(ContractError, match=words):
         testing.check_loss(loss)
@@ -131,7 +228,21 @@ class WrongLimit(ll.RandomStart):
         return 2 * Q, M, P
 
 
-@pytest.mark.parametrize(("start", "words"), [(WrongDraw(), "overlaps"), (WrongLimit(), "limit gives another Q")])
+class WrongBeside(ll.InformedStart):
+    """Right with a teacher that is known by overlaps, wrong beside one that draws its own directions."""
+
+    def weights(self, key, p, d, directions):
+        return 1.2 * super().weights(key, p, d, directions)
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (WrongDraw(), "overlaps"),
+        (WrongLimit(), "limit gives another Q"),
+        (WrongBeside(0.3), "beside given directions"),
+    ],
+)
 def test_wrong_start(start, words):
     with pytest.raises(ContractError, match=words):
         testing.check_start(start)
@@ -178,6 +289,20 @@ class Shared(ll.OnlineSGD):
 def test_wrong_algorithm(rule, time, words):
     with pytest.raises(ContractError, match=words):
         testing.check_algorithm(dataclasses.replace(LINE, algorithm=rule), time=time)
+
+
+class TwiceTheClock(ll.OnlineSGD):
+    """Right in the learning rate and in the dimension, but off by 2: only a limit can tell."""
+
+    def clock(self, problem, d):
+        return 2 * super().clock(problem, d)
+
+
+def test_a_clock_off_by_two():
+    testing.check_algorithm(LINE, time=0.6, limit=LinearFlow())
+    wrong = dataclasses.replace(LINE, algorithm=TwiceTheClock(0.4))
+    with pytest.raises(ContractError, match="with LinearFlow the risk"):
+        testing.check_algorithm(wrong, time=0.6, limit=LinearFlow())
 
 
 class WrongRate(LinearFlow):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
-from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.channels import AbstractChannel, GaussianNoise, Modulus, Sign, SquaredModulus
 from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
 from limitlab.problems.priors import AbstractPrior
 from limitlab.testing.common import Z, broken, check_part, check_pure, close, zscore
@@ -23,7 +23,7 @@ def check_channel(channel: AbstractChannel, w: float = 0.4, V: float = 0.7) -> N
 
     Labels are pure functions of their key; g and dg are the derivatives of log Z in omega; over labels drawn through
     z ~ N(omega, V) the mean of g vanishes, that of g^2 + dg too (both say that Z is normalised), and the mean label is
-    ``mean_label``.
+    ``mean_label``. The nodes of ``law`` have the moments of such labels, and ``label_mse`` is the error on them.
     """
     check_part(channel, AbstractChannel)
     z = w + np.sqrt(V) * np.random.default_rng(0).normal(size=COUNT)
@@ -54,6 +54,34 @@ def check_channel(channel: AbstractChannel, w: float = 0.4, V: float = 0.7) -> N
         z_value = zscore(values, mean)
         if z_value > Z:
             broken(channel, f"{what} is {float(jnp.mean(values)):.4g} in place of {mean:.4g} ({z_value:.0f} s.e.).")
+    _check_law(channel, V)
+
+
+def _check_law(channel: AbstractChannel, V: float, q: float = 0.6, slope: float = 0.8) -> None:
+    """The nodes of `law` and the error `label_mse`, against labels drawn through omega ~ N(0, q)."""
+    rng = np.random.default_rng(1)
+    w = np.sqrt(q) * rng.normal(size=COUNT)
+    draw = lambda slope: np.asarray(  # noqa: E731
+        channel.sample(jax.random.key(3), jnp.asarray(slope * w + np.sqrt(V) * rng.normal(size=COUNT)))
+    )
+    q_, V_ = jnp.asarray(q), jnp.asarray(V)
+    law, y = channel.law(q_, jnp.asarray(slope), V_, V_), draw(slope)
+    if abs(float(jnp.sum(law.weight)) - 1) > 1e-6:
+        broken(channel, f"the weights of law add up to {float(jnp.sum(law.weight)):.6g} in place of 1.")
+    for what, F in (
+        ("omega^2", lambda y, w: w**2),
+        ("y", lambda y, w: y),
+        ("tanh(y)^2", lambda y, w: np.tanh(y) ** 2),
+        ("tanh(y) omega", lambda y, w: np.tanh(y) * w),
+    ):
+        mean = float(np.sum(np.asarray(law.weight) * F(np.asarray(law.y), np.asarray(law.w))))
+        z_value = zscore(F(y, w), mean)
+        if z_value > Z:
+            broken(channel, f"by law the mean of {what} is {mean:.4g}, over labels {np.mean(F(y, w)):.4g}.")
+    y = draw(1.0)
+    wrong, said = np.square(y - np.asarray(channel.mean_label(jnp.asarray(w), V_))), float(channel.label_mse(q_, V_))
+    if zscore(wrong, said) > Z:
+        broken(channel, f"label_mse is {said:.4g}, but over labels {float(np.mean(wrong)):.4g}.")
 
 
 @double
@@ -61,7 +89,7 @@ def check_prior(prior: AbstractPrior) -> None:
     r"""Weights w ~ prior and :math:`\log Z_w(A, B)` belong together.
 
     Samples are pure functions of their key and have the second moment that is said; posterior mean and variance are the
-    derivatives of log Z_w in B; the mean of the posterior mean of w over data is zero.
+    derivatives of log Z_w in B; :math:`Z_w = E\, e^{Bw - Aw^2/2}` over samples.
     """
     check_part(prior, AbstractPrior)
     w = check_pure(prior, "sample", lambda key: prior.sample(key, (COUNT,)))
@@ -81,6 +109,11 @@ def check_prior(prior: AbstractPrior) -> None:
         broken(prior, f"denoise.mean is not the derivative of log_z in B (off by {_gap(post.mean, mean):.2g}).")
     if not close(jnp.broadcast_to(post.variance, B.shape), variance, 1e-5, 1e-7):
         broken(prior, f"denoise.variance is not that of denoise.mean (off by {_gap(post.variance, variance):.2g}).")
+    for b in (-2.0, 0.0, 1.5):
+        said = float(jnp.exp(prior.denoise(A, jnp.asarray([b])).log_z[0]))
+        terms = jnp.exp(b * w - A * jnp.square(w) / 2)
+        if zscore(terms, said) > Z:
+            broken(prior, f"Z_w(A, B) is {said:.4g} at B = {b:g}, but over samples {float(jnp.mean(terms)):.4g}.")
     seen = A * w + jnp.sqrt(A) * jax.random.normal(jax.random.key(2), w.shape)
     z_value = zscore(np.asarray(prior.denoise(A, seen).mean) - np.asarray(w), 0.0)
     if z_value > Z:
@@ -95,12 +128,20 @@ def check_loss(loss: AbstractLoss) -> None:
     :math:`P_V(s)` solves :math:`(P - s)/V = -\ell'(P)` within the subgradient, and its pull is (P - s)/V.
     """
     check_part(loss, AbstractLoss)
-    rng = np.random.default_rng(0)
-    z = jnp.asarray(rng.normal(size=200) * 1.5)
-    y = jnp.asarray(
-        {"margin": rng.choice([-1.0, 1.0], 200), "residual": rng.normal(size=200)}.get(_of(loss), np.abs(z))
-    )
     if loss.differentiable:
+        _check_derivatives(loss)
+    if isinstance(loss, AbstractConvexLoss):
+        _check_proximal(loss)
+
+
+def _check_derivatives(loss: AbstractLoss) -> None:
+    """On the labels of every kind of channel that the loss can read."""
+    rng = np.random.default_rng(0)
+    kinds = (GaussianNoise(0.3), Sign(), Modulus(), SquaredModulus())
+    read = [kind for kind in kinds if loss.reads(kind) is None] or kinds[:1]
+    for n, channel in enumerate(read):
+        z = jnp.asarray(rng.normal(size=200) * 1.5)
+        y = channel.sample(jax.random.key(n), jnp.asarray(rng.normal(size=200)))
         first, second = loss.gradient(y, z)
         h = 1e-5
         up, here, down = (loss.value(y, z + s) for s in (h, 0.0, -h))
@@ -117,13 +158,6 @@ def check_loss(loss: AbstractLoss) -> None:
                 loss,
                 f"the second derivative is not that of the first (off by {_gap(second[plain], curve[plain]):.2g}).",
             )
-    if isinstance(loss, AbstractConvexLoss):
-        _check_proximal(loss)
-
-
-def _of(loss: AbstractLoss) -> str:
-    """What a convex loss is a function of; others take labels that are not negative."""
-    return loss.of if isinstance(loss, AbstractConvexLoss) else "modulus"
 
 
 def _check_proximal(loss: AbstractConvexLoss) -> None:

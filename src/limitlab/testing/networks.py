@@ -6,6 +6,7 @@ import numpy as np
 from scipy import stats
 
 from limitlab._setup import double
+from limitlab.errors import InputError
 from limitlab.problems.base import CHUNK, AbstractInputs, AbstractStudent, AbstractTeacher
 from limitlab.problems.inputs import Gaussian
 from limitlab.problems.networks import Committee
@@ -15,6 +16,7 @@ from limitlab.testing.common import Z, broken, check_part, check_pure, close
 __all__ = ["check_inputs", "check_start", "check_student", "check_teacher"]
 
 COUNT = 4096
+MANY = 40_000  # enough to see the tails of a field
 
 
 @double
@@ -23,6 +25,8 @@ def check_inputs(inputs: AbstractInputs, d: int = 12) -> None:
     check_part(inputs, AbstractInputs)
     inputs.check(d)
     drawn = check_pure(inputs, "draw", lambda key: inputs.draw(key, COUNT, d))
+    if isinstance(drawn, tuple) != inputs.labelled or (inputs.labelled and len(drawn) != 2):
+        broken(inputs, "draw must give the pair (x, y) if labelled = True, and x alone if not.")
     x, y = drawn if inputs.labelled else (drawn, None)
     if x.shape != (COUNT, d) or (y is not None and y.shape != (COUNT,)):
         broken(inputs, f"draw(key, {COUNT}, {d}) must give x of shape {(COUNT, d)}; got {x.shape}.")
@@ -35,9 +39,12 @@ def check_inputs(inputs: AbstractInputs, d: int = 12) -> None:
         broken(inputs, "signs = True, but entries are not +-1/sqrt(d).")
     if inputs.normal:
         w = np.concatenate([np.eye(1, d), np.random.default_rng(0).normal(size=(2, d))])  # an entry, sums
+        many = inputs.draw(jax.random.key(4), MANY, d)
+        many = np.asarray(many[0] if inputs.labelled else many)
         for one in w:
-            field = np.asarray(x) @ one / (np.linalg.norm(one) / np.sqrt(d))
-            if stats.kstest(field, "norm").pvalue < 1e-5:
+            field = many @ one / (np.linalg.norm(one) / np.sqrt(d))
+            flat = (np.mean(field**4) - 3) / np.sqrt(96 / MANY)  # tails: 96 is the variance of the fourth power
+            if stats.kstest(field, "norm").pvalue < 1e-5 or abs(flat) > Z:
                 broken(inputs, "normal = True, but a field w.x is not normal with variance |w|^2/d.")
     tests = inputs.test_points(jax.random.key(0), 2 * CHUNK, d)
     if len(tests.x) % CHUNK or tests.x.shape[1] != d:
@@ -69,6 +76,8 @@ def check_teacher(teacher: AbstractTeacher, inputs: AbstractInputs | None = None
     directions = teacher.directions(weights)
     if directions is not None and (directions.ndim != 2 or directions.shape[1] != d):
         broken(teacher, f"directions must be (k, {d}); got {directions.shape}.")
+    if directions is not None and teacher.units not in (0, len(directions)):
+        broken(teacher, f"units says {teacher.units} directions; `directions` gives {len(directions)}.")
     if teacher.by_fields:
         if directions is None:
             broken(teacher, "by_fields = True needs directions.")
@@ -89,6 +98,9 @@ def check_student(student: AbstractStudent, d: int = 12) -> None:
     f, size, back = student.respond(parameters, x)
     if f.shape != (8,) or not close(f, student.output(parameters, x), 1e-9, 1e-12):
         broken(student, "respond and output give different outputs.")
+    alone = jnp.concatenate([student.output(parameters, x[i : i + 1]) for i in range(8)])
+    if not close(alone, f, 1e-9, 1e-12):
+        broken(student, "the output of a sample depends on the other samples.")
     if np.shape(size) != ():
         broken(student, "respond must give the size of the largest field as one number.")
     right = jax.grad(lambda p: jnp.sum(pull * student.output(p, x)))(parameters)
@@ -127,5 +139,21 @@ def check_start(start: AbstractStart, p: int = 2, k: int = 2, d: int = 24) -> No
         scale = max(1.0, float(np.max(np.abs(limit))))
         if np.max(gap) > Z * 3 * scale / np.sqrt(large * count) + 1e-5 * scale:
             broken(start, f"limit gives another {name} than draws at d = {large}.")
+    _check_beside(start, p, k)
     if not start.random and not close(drawn[0], drawn[1], 0, 0):
         broken(start, "random = False, but two draws differ.")
+
+
+def _check_beside(start: AbstractStart, p: int, k: int, d: int = 4000) -> None:
+    """Beside directions that are given, `weights` has the overlaps of the limit, up to the size of O(d^-1/2)."""
+    Q, M, P = (np.asarray(x) for x in start.limit(p, k))
+    given = np.linalg.cholesky(P + 1e-12 * np.eye(k)) @ np.linalg.qr(np.random.default_rng(0).normal(size=(d, k)))[0].T
+    rows = jnp.asarray(given * np.sqrt(d))
+    try:
+        W = np.asarray(start.weights(jax.random.key(7), p, d, rows))
+    except InputError:  # refused in words: it goes with teachers that are known by overlaps only
+        return
+    scale = max(1.0, float(np.max(np.abs(Q))))
+    for name, seen, limit in (("Q", W @ W.T / d, Q), ("M", W @ np.asarray(rows).T / d, M)):
+        if np.max(np.abs(seen - limit)) > Z * 2 * scale / np.sqrt(d):
+            broken(start, f"beside given directions `weights` has another {name} than the limit.")

@@ -20,12 +20,15 @@ __all__ = ["check_algorithm", "check_limit"]
 
 
 @double
-def check_algorithm(problem: Problem, d: int = 20, time: float = 0.2, replicas: int = 48) -> None:
+def check_algorithm(
+    problem: Problem, d: int = 20, time: float = 0.2, replicas: int = 48, limit: AbstractLimit | None = None
+) -> None:
     """The rule of a problem: pure, blind to the number of replicas and times, and on its clock.
 
     The clock is judged by what it is for. Half the learning rate, run to the same time, must give the same risk up to
     the size of a step. Where the rule claims a limit (`usual_limit`), twice the dimension must give the same risk up to
-    finite size.
+    finite size. A clock that is off by a constant factor passes both: give a ``limit`` that the rule should follow, and
+    the risk must be that of the limit at the same time, up to finite size.
     """
     rule: Any = problem.algorithm
     check_part(rule, AbstractAlgorithm)
@@ -55,6 +58,8 @@ def check_algorithm(problem: Problem, d: int = 20, time: float = 0.2, replicas: 
     if rule.usual_limit(problem) is not None:
         larger = _risk(simulate(problem, 2 * d, [time], replicas=replicas, seed=4))
         _same(rule, usual, larger, "twice the dimension", 0.15)
+    if limit is not None:
+        _same(rule, usual, np.ravel(predict(problem, limit, [time]).risk), type(limit).__name__, 0.15)
 
 
 def _risk(data: Any) -> np.ndarray:
@@ -65,7 +70,7 @@ def _risk(data: Any) -> np.ndarray:
 
 
 def _same(rule: Any, one: np.ndarray, two: np.ndarray, what: str, share: float) -> None:
-    error = np.hypot(*(np.std(x, ddof=1) / np.sqrt(len(x)) for x in (one, two)))
+    error = np.sqrt(sum(np.var(x, ddof=1) / len(x) for x in (one, two) if len(x) > 1))
     gap = abs(float(np.mean(one) - np.mean(two)))
     if gap > Z * error + share * abs(float(np.mean(one))):
         broken(

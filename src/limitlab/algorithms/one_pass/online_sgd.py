@@ -29,8 +29,9 @@ class OnlineSGD(AbstractOnePass):
     loss E = y - f. With ``spherical=True`` every w_i is put on the sphere of radius sqrt(d) at the start and after
     each step. Weight decay lambda multiplies all that is trained by 1 - lambda gamma/(p d) at each step (-lambda theta
     on the clock); a ``temperature`` T adds Gaussian noise of variance 2 T gamma/(p d) to all of theta = (a_i, b_i,
-    w_i/sqrt(d)), whose law then tends to exp(-Psi/T). A ``schedule`` multiplies gamma at each step, in all these
-    places, and leaves the clock as it is. Clock: t = gamma * step / (p d).
+    w_i/sqrt(d)), whose law then tends to exp(-Psi/T). With kappa = 0 the second layer is frozen: it has neither decay
+    nor noise. A ``schedule`` multiplies gamma at each step by the mean of xi over that step, in all these places, and
+    leaves the clock as it is. Clock: t = gamma * step / (p d).
     """
 
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"

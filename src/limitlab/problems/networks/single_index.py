@@ -10,7 +10,11 @@ __all__ = ["SingleIndex"]
 
 
 class SingleIndex(AbstractTeacher):
-    r"""One direction with independent weights: :math:`z = w \cdot x`, :math:`w_i \sim` ``prior``."""
+    r"""One direction with independent weights: :math:`z = w \cdot x`, :math:`w_i \sim` ``prior``.
+
+    Weights of a `GaussianPrior` are drawn on the sphere :math:`|w|^2 = \mathrm{variance}\, d`, so that runs at finite d
+    do not scatter with the norm of the teacher; those of other priors are left as drawn.
+    """
 
     by_fields: ClassVar[bool] = True
 
