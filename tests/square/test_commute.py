@@ -496,7 +496,7 @@ def test_the_square_sees_what_is_left_out(mutation, monkeypatch):
     monkeypatch.setattr(
         ll.DMFT, "_scheme", lambda self, problem: Scheme(self.probes, self._identity, mutation=mutation)
     )
-    gap = close_the_square(SMALL["GD"], 300, 16, ll.DMFT(trajectories=1024, batches=16), EARLY_STEPS)
+    gap = close_the_square(SMALL["GD"], 300, 32, ll.DMFT(trajectories=1024, batches=16), EARLY_STEPS)
     assert not gap.agrees
     assert gap.max_z > 6
 
