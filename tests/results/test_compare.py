@@ -462,7 +462,7 @@ def test_it_prints_an_aligned_table_and_escapes_html():
     gap = compare(result(d=1000), PRED)
     lines = str(gap).splitlines()
     assert lines[0] == "simulate [d=1000, 16 replicas] against limit"
-    assert lines[1].split() == ["variable", "compared", "worst", "where", "gap", "stderr", "gap", "%", "z"]
+    assert lines[1].split() == ["variable", "compared", "worst", "where", "gap", "stderr", "gap", "%", "z", "corrected"]
     rows = lines[3 : 3 + len(gap.entries)]
     assert len({len(row) for row in rows}) == 1
     assert lines[-1] == gap.verdict
