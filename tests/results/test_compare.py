@@ -38,8 +38,8 @@ def worst_of(x, y=None):
 
 def z_of(x, y=None, components=1):
     """z of comparisons of so many components each."""
-    log_p = worst_of(x, y).log_p.reshape(-1, components)
-    return normal_score(np.min(log_p, axis=1) + np.log(components))
+    log_count = worst_of(x, y).log_count.reshape(-1, components)
+    return normal_score(np.min(log_count, axis=1) + np.log(components))
 
 
 def signed_mean_z(x):
@@ -135,7 +135,7 @@ SIZES = [(16, 1, 10.0), (16, 40, 14.0), (64, 1, 7.5), (64, 40, 8.5)]
 def share_found(rng, kind, shape, replicas, components, size, trials):
     """Components but one are as predicted, and share the correction."""
     x = planted(rng, kind, shape, size, replicas, trials)
-    return np.mean(normal_score(worst_of(x).log_p + np.log(components)) > 4)
+    return np.mean(normal_score(worst_of(x).log_count + np.log(components)) > 4)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -164,7 +164,7 @@ def test_one_component_of_forty_is_found_and_named():
         which = trial % 40
         x[:, :, which] = planted(rng, "memory", "constant", 14.0, 16, 1)[:, :, 0]
         worst = worst_of(x)
-        found += normal_score(worst.log_p + np.log(40))[which] > 4 and np.argmin(worst.log_p) == which
+        found += normal_score(worst.log_count + np.log(40))[which] > 4 and np.argmin(worst.log_count) == which
     assert found >= 19
 
 
@@ -201,11 +201,12 @@ def test_at_a_single_time_it_is_the_test_of_student():
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=(7, 1, 50)) + 0.5, 2 * rng.normal(size=(12, 1, 50))
     expected = stats.ttest_1samp(x[:, 0], 0.0)
-    np.testing.assert_allclose(np.exp(worst_of(x).log_p), expected.pvalue, rtol=1e-9)
+    np.testing.assert_allclose(-np.expm1(-np.exp(worst_of(x).log_count)), expected.pvalue, rtol=1e-9)
     np.testing.assert_array_equal(np.sign(worst_of(x).gap), np.sign(expected.statistic))
     welch = stats.ttest_ind(x[:, 0], y[:, 0], equal_var=False)
     safe = 2 * stats.t.sf(np.abs(welch.statistic), 6)
-    np.testing.assert_allclose(np.exp(worst_of(x, y).log_p), safe, rtol=1e-9)
+    np.testing.assert_allclose(-np.expm1(-np.exp(worst_of(x, y).log_count)), safe, rtol=1e-9)
+    np.testing.assert_allclose(2 * stats.norm.sf(z_of(x)), expected.pvalue, rtol=1e-6)
     np.testing.assert_allclose(worst_of(y, x).gap, -worst_of(x, y).gap, rtol=1e-9)
 
 
@@ -228,15 +229,15 @@ def test_times_without_spread_are_left_out_if_equal_and_certain_if_not():
     np.testing.assert_allclose(z_of(still, y), z, rtol=1e-6)
     y[0, 0] += 1e-3
     worst = worst_of(still, y)
-    assert worst.log_p[0] == -np.inf and worst.gap[0] == pytest.approx(-1e-3) and worst.first[0] == 0
-    assert np.isnan(worst_of(np.ones((8, T, 1)), np.ones((1, T, 1))).log_p)[0]
+    assert worst.log_count[0] == -np.inf and worst.gap[0] == pytest.approx(-1e-3) and worst.first[0] == 0
+    assert np.isnan(worst_of(np.ones((8, T, 1)), np.ones((1, T, 1))).log_count)[0]
 
 
 def test_fluctuations_that_cancel_exactly_are_not_judged_by_their_rounding():
     """The mean of each trajectory is the same number but for rounding: it has no error bar, and agrees."""
     x = trajectories(np.random.default_rng(8), 4, 300, "independent", 8)
     x = x - np.mean(x, axis=1, keepdims=True) + 1e3
-    assert np.all(np.isfinite(worst_of(x, np.full((1, 8, 300), 1e3)).log_p))
+    assert np.all(np.isfinite(worst_of(x, np.full((1, 8, 300), 1e3)).log_count))
     assert np.all(z_of(x, np.full((1, 8, 300), 1e3)) < 6)
 
 

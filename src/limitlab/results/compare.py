@@ -8,7 +8,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
-from limitlab.results.comparison import AGREES, DISAGREES, NOTHING, WITHIN, Comparison, Entry
+from limitlab.results.comparison import AGREES, DISAGREES, NOTHING, Comparison, Entry
 from limitlab.results.sides import (
     Side,
     check_replicas,
@@ -18,7 +18,7 @@ from limitlab.results.sides import (
 )
 from limitlab.results.signs import without_signs
 from limitlab.results.times import at_shared_times
-from limitlab.results.verdict import Seen, judge, look, place, table_of
+from limitlab.results.verdict import closeness, judge, look, place, table_of, with_margin
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -92,15 +92,12 @@ def compare(
             notes.append(f"only {place('time', 0, 0, times, axis)}, the start, is shared")
         word = NOTHING if part.alike else DISAGREES
         return Comparison(sim[[]], (), math.nan, threshold, word, _sentence([word, *notes]), title, margin)
-    first, second, sim = (
-        first.take(part.first, part.times),
-        second.take(part.second, part.times),
-        sim.isel(time=part.times),
-    )
+    first, second = first.take(part.first, part.times), second.take(part.second, part.times)
+    sim = sim.isel(time=part.times)
     seen = [look(sim[name], first.values[name], second.values[name], paired, name in unsigned) for name in names]
     z, entries = judge(seen, times, axis, threshold)
     counts = [f"{side.replicas} replicas" for side in (first, second) if side.replicas >= 2]
-    max_z, close, said = _closeness(seen, entries, bool(counts), threshold, rtol)
+    max_z, close, said = closeness(seen, entries, bool(counts), threshold, rtol)
     if not counts:
         notes.insert(0, "neither side has replicas, so there is no standard error and no z-score")
     word = AGREES if close and part.alike else DISAGREES
@@ -109,60 +106,14 @@ def compare(
     elif not part.alike:
         said = f"one side ended early and the other did not; where both go on, {said}"
     elif margin is not None:
-        word, said = _with_margin(word, said, entries, margin)
-    size = [
-        f"components: {sum(entry.compared for entry in entries)}",
-        *([f"{axis}s: {len(times)}"] if axis else []),
-        *counts,
-    ]
+        word, said = with_margin(word, said, entries, margin)
+    size = [f"components: {sum(entry.compared for entry in entries)}", *counts]
+    if axis:
+        size.insert(1, f"{axis}s: {len(times)}")
     if constant := sum(entry.constant for entry in entries):
         notes.append(f"{constant} constant and equal, left out")
     verdict = _sentence([word, said, ", ".join(size), *notes])
     return Comparison(table_of(sim, seen, z, axis), entries, max_z, threshold, word, verdict, title, margin)
-
-
-def _closeness(
-    seen: list[Seen], entries: tuple[Entry, ...], replicated: bool, threshold: float, rtol: float
-) -> tuple[float, bool, str]:
-    """The largest |z|, whether the two are as close as asked, and that in words."""
-    if not replicated:
-        close = all(float(np.max(np.abs(one.gap), initial=0.0)) <= rtol * one.largest for one in seen)
-        return (
-            math.nan,
-            close,
-            f"{'every gap is below' if close else 'gaps exceed'} {rtol:g} of the size of the variable",
-        )
-    worst = max((entry for entry in entries if entry.compared), key=lambda entry: abs(entry.z), default=None)
-    if worst is None:
-        return 0.0, True, f"every |z| < {threshold:g} (nothing fluctuates)"
-    close = abs(worst.z) < threshold
-    where = ", ".join(word for word in (worst.worst or worst.variable, worst.where) if word)
-    words = f"{'every |z| <' if close else '|z| reaches'} {threshold:g} (largest {abs(worst.z):.2f}, {where})"
-    return abs(worst.z), close, words
-
-
-def _with_margin(word: str, said: str, entries: tuple[Entry, ...], margin: float) -> tuple[str, str]:
-    """The verdict once differences within the margin do not matter."""
-    if word == AGREES:
-        least = max(entry.resolution for entry in entries)
-        known = least < margin
-        more = (
-            f"any difference is below {_percent(least)}"
-            if known
-            else f"but differences up to {_percent(least)} are not excluded"
-        )
-        return word, f"{said}; {more}, the margin is {_percent(margin)}"
-    far = max(entries, key=lambda entry: entry.reach)
-    if far.reach < margin:
-        return (
-            WITHIN,
-            f"differs by at most {_percent(far.reach)} ({far.farthest}), the margin is {_percent(margin)}; {said}",
-        )
-    return word, f"{said}; up to {_percent(far.reach)} ({far.farthest}), beyond the margin of {_percent(margin)}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
 
 
 def _one_axis(sim: "xr.Dataset", pred: "xr.Dataset") -> tuple["xr.Dataset", "xr.Dataset", str]:

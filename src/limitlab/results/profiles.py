@@ -11,7 +11,8 @@ correlated, replicas are not. A deviation may have any shape, so phi runs throug
   equal parts;
 - every single time, and every window of 2, 4, 8, ... neighbouring times up to a half, which have the rest.
 
-The chance p of a profile is divided by its share of the budget, and the least of these is the component's (Bonferroni).
+A profile of chance p is as rare as -log(1 - p) accidents; divided by its share of the budget, this is how many such are
+expected by chance, and the least of these numbers is the component's (the correction of Bonferroni and Sidak).
 
 Spread and shares come from the mean squares of x_r - x^ about the *prediction*, not about the mean. If the prediction
 is right and replicas are normal, the law of the matrix (x_r(t) - x^(t)) does not change when replicas are rotated into
@@ -38,13 +39,13 @@ NEAR = 2  # neighbours on either side that a time is measured by
 class Worst(NamedTuple):
     """Of each component (all arrays have one entry per component) the profile that is least likely by chance.
 
-    ``log_p`` is the logarithm of its chance, corrected for the number of profiles; NaN where nothing fluctuates and
-    both are equal. ``gap`` and ``error`` are those of the profile, whose weights phi/s are scaled to sum to 1 in
-    absolute value. ``kind`` is "mean", "slope", "cosine 2", "cosine 3", "alternating", "time" or "window"; ``first``
-    and ``last`` are the positions in time between which it lies.
+    ``log_count`` is the logarithm of how many as rare as this are expected by chance among all its profiles; NaN where
+    nothing fluctuates and both are equal. ``gap`` and ``error`` are those of the profile, whose weights phi/s are
+    scaled to sum to 1 in absolute value. ``kind`` is "mean", "slope", "cosine 2", "cosine 3", "alternating", "time" or
+    "window"; ``first`` and ``last`` are the positions in time between which it lies.
     """
 
-    log_p: np.ndarray
+    log_count: np.ndarray
     gap: np.ndarray
     error: np.ndarray
     kind: np.ndarray
@@ -57,11 +58,11 @@ def worst_profiles(x: np.ndarray, y: np.ndarray, scale: np.ndarray) -> Worst:
 
     If y has a single replica it counts as exact; with more, it is a second sample. Times at which nothing fluctuates
     and both are equal, to rounding of ``scale`` (component,), are left out; where nothing fluctuates and they differ,
-    the chance is 0.
+    there is no chance.
     """
     count = x.shape[2]
-    log_p, gaps, errors = (np.full(count, np.nan) for _ in range(3))
-    worst = Worst(log_p, gaps, errors, np.full(count, "", "<U11"), np.zeros(count, int), np.zeros(count, int))
+    log_count, gaps, errors = (np.full(count, np.nan) for _ in range(3))
+    worst = Worst(log_count, gaps, errors, np.full(count, "", "<U11"), np.zeros(count, int), np.zeros(count, int))
     gap = np.mean(x, axis=0) - np.mean(y, axis=0)
     still = np.sqrt(_variance(x) + _variance(y)) <= ROUNDING * scale
     wrong = still & (np.abs(gap) > ROUNDING * scale)
@@ -77,11 +78,13 @@ def worst_profiles(x: np.ndarray, y: np.ndarray, scale: np.ndarray) -> Worst:
     return worst
 
 
-def normal_score(log_p: np.ndarray) -> np.ndarray:
-    """The z >= 0 with P(|N(0, 1)| > z) = p; 0 for p >= 1."""
+def normal_score(log_count: np.ndarray) -> np.ndarray:
+    """The z >= 0 that a normal number exceeds in size as often as there is at least one accident, 1 - exp(-count)."""
     from scipy.special import ndtri_exp
 
-    return np.maximum(-ndtri_exp(np.minimum(log_p, 0.0) - np.log(2.0)), 0.0)
+    small = np.minimum(log_count, 0.0)  # below, also where the count is less than the smallest float
+    log_p = np.where(log_count < -30, small, np.log(-np.expm1(-np.exp(np.clip(log_count, -30, 30)))))
+    return np.maximum(-ndtri_exp(log_p - np.log(2.0)), 0.0)
 
 
 class _Block(NamedTuple):
@@ -114,9 +117,9 @@ def _search(
     budget = np.log(budget / np.sum(budget))
     found = [_student(block, scale) for block in blocks]
     shares = _shares(blocks, excess, np.sqrt(freedom) * chance)
-    log_p = np.concatenate([f[0] - b - s for f, b, s in zip(found, budget, shares, strict=True)])
-    pick, every = np.argmin(log_p, axis=0), np.arange(len(these))
-    worst.log_p[these] = log_p[pick, every]
+    log_count = np.concatenate([f[0] - b - s for f, b, s in zip(found, budget, shares, strict=True)])
+    pick, every = np.argmin(log_count, axis=0), np.arange(len(these))
+    worst.log_count[these] = log_count[pick, every]
     worst.gap[these] = np.concatenate([f[1] for f in found])[pick, every]
     worst.error[these] = np.concatenate([f[2] for f in found])[pick, every]
     worst.kind[these] = np.concatenate([np.full(len(b.first), b.kind) for b in blocks])[pick]
@@ -154,7 +157,7 @@ def _running(values: np.ndarray) -> np.ndarray:
 
 
 def _student(block: _Block, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """log p, gap and standard error (J, c) of profiles, each alone."""
+    """log of the accidents, gap and standard error (J, c) of profiles, each alone."""
     u, v = block.u, block.v
     n, m = len(u), len(v)
     # Of two samples, the degrees of freedom of the smaller one: safe whatever their spreads. Welch's estimate is large
@@ -164,19 +167,20 @@ def _student(block: _Block, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     error = np.sqrt(_variance(u) / n + _variance(v) / m) / block.size
     # Fluctuations that cancel in this profile leave rounding, of which Student's law knows nothing.
     blank = (error <= ROUNDING * scale) & (np.abs(gap) <= ROUNDING * scale)
-    return np.where(blank, 0.0, _log_tails(gap, error, freedom)), gap, error
+    return np.where(blank, np.inf, _log_accidents(gap, error, freedom)), gap, error
 
 
-def _log_tails(mean: np.ndarray, error: np.ndarray, freedom: int) -> np.ndarray:
-    """log P(|tau| > |mean|/error) under Student's law, also far below the smallest float."""
+def _log_accidents(mean: np.ndarray, error: np.ndarray, freedom: int) -> np.ndarray:
+    """log(-log(1 - p)) for p = P(|tau| > |mean|/error) under Student's law, also far below the smallest float."""
     from scipy.stats import t as student
 
     tau = np.abs(mean) / np.where(error > 0, error, 1.0)
-    tail = student.sf(tau, freedom)
+    tail = 2 * student.sf(tau, freedom)
     # Where the tail is below the smallest float: sf(tau) -> tau pdf(tau)/freedom
-    far = student.logpdf(tau, freedom) + np.log(np.maximum(tau, 1.0) / freedom)
-    log_tail = np.where(tail > 0, np.log(np.where(tail > 0, tail, 1.0)), far)
-    return np.log(2.0) + np.where(error > 0, log_tail, np.where(mean == 0, -np.log(2.0), -np.inf))
+    far = np.log(2.0) + student.logpdf(tau, freedom) + np.log(np.maximum(tau, 1.0) / freedom)
+    with np.errstate(divide="ignore"):  # p = 1
+        log_count = np.where(tail > 0, np.log(-np.log1p(-np.where(tail > 0, tail, 0.5))), far)
+    return np.where(error > 0, log_count, np.where(mean == 0, np.inf, -np.inf))
 
 
 def _shares(blocks: list[_Block], excess: np.ndarray, power: np.ndarray) -> list[np.ndarray]:

@@ -1,18 +1,18 @@
-"""What a comparison saw of each variable: gaps, errors, the worst profile, and where it is in words."""
+"""What a comparison saw of each variable: gaps, errors, the worst profile, where it is, and that in words."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from limitlab.results.comparison import Entry
+from limitlab.results.comparison import AGREES, WITHIN, Entry
 from limitlab.results.profiles import Worst, normal_score, worst_profiles
 from limitlab.results.sides import counted, rest_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Seen", "judge", "look", "place", "table_of"]
+__all__ = ["Seen", "closeness", "judge", "look", "place", "table_of", "with_margin"]
 
 
 class Seen(NamedTuple):
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
     @property
     def alive(self) -> np.ndarray:
         """The components that count and are not constant and equal."""
-        return self.unique if self.worst is None else self.unique & ~np.isnan(self.worst.log_p)
+        return self.unique if self.worst is None else self.unique & ~np.isnan(self.worst.log_count)
 
     def share(self, gap: Any) -> float:
         """A gap in units of the variable's size."""
@@ -77,7 +77,7 @@ def judge(
     scores = [
         np.full(one.gap.shape[1], np.nan)
         if one.worst is None
-        else np.sign(one.worst.gap) * normal_score(one.worst.log_p + math.log(components))
+        else np.sign(one.worst.gap) * normal_score(one.worst.log_count + math.log(components))
         for one in seen
     ]
     return scores, tuple(_entry(one, z, times, axis, threshold) for one, z in zip(seen, scores, strict=True))
@@ -93,7 +93,7 @@ def _entry(one: Seen, z: np.ndarray, times: np.ndarray, axis: str, threshold: fl
         first = last = int(np.argmax(np.abs(one.gap[:, c])))
         kind, gap, error, differs = "time", one.gap[first, c], math.nan, one.alive
     else:
-        c = int(np.argmax(np.where(one.alive, -one.worst.log_p, -np.inf)))
+        c = int(np.argmax(np.where(one.alive, -one.worst.log_count, -np.inf)))
         kind, first, last = str(one.worst.kind[c]), int(one.worst.first[c]), int(one.worst.last[c])
         gap, error, differs = one.worst.gap[c], one.worst.error[c], one.alive & (np.abs(z) >= threshold)
     bound = np.abs(one.gap) + 2 * np.nan_to_num(one.error)
@@ -126,6 +126,41 @@ def place(kind: str, first: Any, last: Any, times: np.ndarray, axis: str) -> str
         return f"mean over {times[first]:.4g} <= {'t' if axis == 'time' else axis} <= {times[last]:.4g}"
     name = {"cosine 2": "second cosine", "cosine 3": "third cosine"}.get(kind, kind)
     return f"{name} over {'t' if axis == 'time' else 'iterations'}"
+
+
+def closeness(
+    seen: list[Seen], entries: tuple[Entry, ...], replicated: bool, threshold: float, rtol: float
+) -> tuple[float, bool, str]:
+    """The largest |z|, whether the two are as close as asked, and that in words."""
+    if not replicated:
+        close = all(float(np.max(np.abs(one.gap), initial=0.0)) <= rtol * one.largest for one in seen)
+        words = f"{'every gap is below' if close else 'gaps exceed'} {rtol:g} of the size of the variable"
+        return math.nan, close, words
+    worst = max((entry for entry in entries if entry.compared), key=lambda entry: abs(entry.z), default=None)
+    if worst is None:
+        return 0.0, True, f"every |z| < {threshold:g} (nothing fluctuates)"
+    close = abs(worst.z) < threshold
+    where = ", ".join(word for word in (worst.worst or worst.variable, worst.where) if word)
+    words = f"{'every |z| <' if close else '|z| reaches'} {threshold:g} (largest {abs(worst.z):.2f}, {where})"
+    return abs(worst.z), close, words
+
+
+def with_margin(word: str, said: str, entries: tuple[Entry, ...], margin: float) -> tuple[str, str]:
+    """The verdict once differences within the margin do not matter."""
+    allowed = f"the margin is {_percent(margin)}"
+    if word == AGREES:
+        least = max(entry.resolution for entry in entries)
+        known = f"any difference is below {_percent(least)}"
+        doubt = f"but differences up to {_percent(least)} are not excluded"
+        return word, f"{said}; {known if least < margin else doubt}, {allowed}"
+    far = max(entries, key=lambda entry: entry.reach)
+    if far.reach < margin:
+        return WITHIN, f"differs by at most {_percent(far.reach)} ({far.farthest}), {allowed}; {said}"
+    return word, f"{said}; up to {_percent(far.reach)} ({far.farthest}), beyond the margin of {_percent(margin)}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
 _MEANING = {
