@@ -36,7 +36,7 @@ class _Watched:
         self._progress, self.told, self.label = progress, False, ""
 
     def __call__(self, done: int, total: int, label: str) -> None:
-        self.told, self.label = done > 0, label
+        self.told, self.label = self.told or done > 0, label
         self._progress(done, total, label)
 
 

@@ -73,6 +73,21 @@ def test_a_function_is_told_and_may_end_the_verb(name):
         CALLS[name](3)
 
 
+def test_a_sweep_that_its_watcher_ends_is_written_down_as_stopped(tmp_path):
+    def stop(done, total, label):
+        if done:
+            raise RuntimeError("enough")
+
+    def value(problem, d):
+        return 1.0 * d
+
+    with pytest.raises(RuntimeError, match="enough"):
+        ll.sweep(value, GLM, {"d": [1, 2]}, store=tmp_path / "runs", progress=stop)
+    (record,) = (tmp_path / "runs" / "runs").glob("*.json")
+    assert json.loads(record.read_text())["state"] == "stopped"
+    assert ll.sweep(value, GLM, {"d": [1, 2]}, store=tmp_path / "runs").value.values.tolist() == [1, 2]
+
+
 def test_true_is_a_bar_and_false_is_silence(capfd, monkeypatch):
     monkeypatch.setattr(bars, "PATIENCE", 0.0)
 

@@ -93,6 +93,9 @@ def compute(
                 tally.say(str(error))
                 tally.tell("stopped", force=True)
             raise
+        except Exception:  # raised by whoever watches
+            tally.tell("stopped", force=True)
+            raise
     tally.tell("finished", force=True)
     return [points[task.index] for task in tasks]
 
