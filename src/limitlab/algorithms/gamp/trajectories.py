@@ -153,16 +153,21 @@ def _trajectory(nature, start, key: jax.Array, damping: jax.Array, sizes) -> tup
 
 def label_errors(channel, m: np.ndarray, q: np.ndarray, V: np.ndarray, rho: np.ndarray) -> np.ndarray:
     """`prediction_error` of the channel on arrays of one shape; NaN gives NaN."""
-    live, points = traced(channel), np.stack([np.ravel(x) for x in np.broadcast_arrays(rho, m, q, V)], axis=1)
-    padded = np.concatenate([points, np.full((-len(points) % BLOCK, 4), np.nan)])
-    blocks = [_label_errors(live, jnp.asarray(block)) for block in padded.reshape(-1, BLOCK, 4)]
-    return np.concatenate(blocks)[: len(points)].reshape(np.shape(m))
+    points = np.stack([np.ravel(x) for x in np.broadcast_arrays(rho, m, q, V)], axis=1)
+    errors = np.full(len(points), np.nan)
+    known, live = np.flatnonzero(np.all(np.isfinite(points), axis=1)), traced(channel)
+    for block in np.array_split(known, range(BLOCK, len(known), BLOCK)):
+        padded = np.zeros((BLOCK, 4))
+        padded[: len(block)] = points[block]
+        errors[block] = np.asarray(_label_errors(live, padded, np.asarray(len(block))))[: len(block)]
+    return errors.reshape(np.shape(m))
 
 
 @eqx.filter_jit
-def _label_errors(channel, points):
-    def one(point):
-        error = channel.prediction_error(*jnp.where(jnp.isnan(point), 0.5, point))
-        return jnp.where(jnp.any(jnp.isnan(point)), jnp.nan, error)
+def _label_errors(channel, points: jax.Array, count: jax.Array) -> jax.Array:
+    """The first ``count`` of a block: one program for any number of points, and no work for those that are not."""
 
-    return jax.lax.map(one, points)
+    def one(i, errors):
+        return errors.at[i].set(channel.prediction_error(*points[i]))
+
+    return jax.lax.fori_loop(0, count, one, jnp.zeros(len(points)))
