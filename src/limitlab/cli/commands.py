@@ -252,6 +252,40 @@ def run(
         raise typer.Exit(CLAIM_FAILED)
 
 
+def benchmark(
+    name: Annotated[str | None, typer.Argument(help="One of the list; without it, what there is.")] = None,
+    parts: Annotated[list[str] | None, typer.Argument(help="Parts of it; default all.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="The JSON of an earlier run: what got slower beyond noise? Exit code 1 if any.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File; default limitlab-runs/benchmarks/NAME.json.")] = None,
+) -> None:
+    """How fast limitlab is: ratios to bare arithmetic or to another method, with the limits of this machine.
+
+    \b
+      limitlab benchmark
+      limitlab benchmark gamp
+      limitlab benchmark gamp run --against limitlab-runs/benchmarks/gamp.json --out now.json
+    """
+    from limitlab.benchmarks import BENCHMARKS, measure, read, slower
+
+    if name is None:
+        rows = [[name, one.words, f"{one.minutes:g} min"] for name, one in BENCHMARKS.items()]
+        show_table("benchmarks: limitlab benchmark NAME", ["name", "what it measures", "takes about"], rows)
+        return
+    before = None if against is None else read(against)
+    path = Path("limitlab-runs") / "benchmarks" / f"{name}.json" if out is None else out
+    now = measure(name, parts or [], path)
+    say(f"numbers are in {path}")
+    if before is not None:
+        worse = slower(now, before)
+        for line in worse:
+            say(f"slower: {line}")
+        say(f"{len(worse)} of {len(now['rows'])} rows are slower than in {against}, beyond noise")
+        if worse:
+            raise typer.Exit(CLAIM_FAILED)
+
+
 COMMANDS = {
     "list": list_,
     "run": run,
@@ -263,6 +297,7 @@ COMMANDS = {
     "plot": plot,
     "cite": cite,
     "staircase": staircase,
+    "benchmark": benchmark,
 }
 
 

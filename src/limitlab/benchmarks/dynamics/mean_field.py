@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Table, best, together
 
 import limitlab as ll
+from limitlab.benchmarks.table import Table, best, run, together
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull
 from limitlab.macro.mixtures.start import Units
 
@@ -36,7 +36,7 @@ def gradient(field: SampleField, cloud: Units) -> Units:
     return sample_pull(field, cloud)
 
 
-def main() -> None:
+def measure(table: Table) -> None:
     table, learner, times = Table(), problem(), np.array([10.0])
     fast = best(lambda: ll.predict(learner, ll.RadialFlow(d=D), times=times).risk.values, repeats=3)
     full = ll.MeanField(d=D, particles=PARTICLES, gradients="samples", samples=SAMPLES)
@@ -62,8 +62,7 @@ def main() -> None:
         "<= 2",
         ours <= 2 * bare,
     )
-    print("\n" + table.markdown())
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

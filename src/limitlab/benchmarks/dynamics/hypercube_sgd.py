@@ -1,17 +1,17 @@
 """Speed of SGD on sparse targets of the hypercube, as ratios in one run. Compile time is not counted."""
 
 import resource
-import sys
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Table, best, together
 
 import limitlab as ll
 from limitlab.algorithms.loop import advance
 from limitlab.algorithms.one_pass.base import begin, stepper
+from limitlab.benchmarks.table import Table, best, run, together
 from limitlab.errors import InputError
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.trees import traced
@@ -26,7 +26,7 @@ def staircase(P: int) -> str:
     return " + ".join("*".join(f"z{i}" for i in range(1, k + 1)) for k in range(1, P + 1))
 
 
-def sparse(P: int, p: int, batch: int = 1, activation: str = TANH) -> ll.Problem:
+def sparse(P: int, p: int, batch: int = 1, activation: str = TANH) -> Any:
     return ll.Problem(
         inputs=ll.Hypercube(),
         teacher=ll.SparseTarget(staircase(P)),
@@ -37,23 +37,23 @@ def sparse(P: int, p: int, batch: int = 1, activation: str = TANH) -> ll.Problem
     )
 
 
-def live(problem: ll.Problem):
+def live(problem: Any):
     """(rule, setting), as the loop has them."""
     return traced(problem.algorithm), problem.algorithm.setting(problem, Asked("a benchmark", InputError)).live()
 
 
-def start(problem: ll.Problem, d: int, replicas: int = 1) -> Run:
+def start(problem: Any, d: int, replicas: int = 1) -> Run:
     rule, setting = live(problem)
     return Run.of(begin(setting, rule, d, 0, jnp.arange(replicas), "weights"), replicas)
 
 
-def full(problem: ll.Problem, d: int, steps: int, replicas: int = 1):
+def full(problem: Any, d: int, steps: int, replicas: int = 1):
     both, keys = live(problem), keys_of(0, Stream.STEPS, jnp.arange(replicas))
     run = start(problem, d, replicas)
     return lambda: advance(stepper(None), both, d, keys, run, jnp.asarray(0), jnp.asarray(steps))
 
 
-def bare(problem: ll.Problem, d: int, steps: int, replicas: int = 1):
+def bare(problem: Any, d: int, steps: int, replicas: int = 1):
     """What no SGD can avoid: the random bits as signs, one product for the fields, one for the update."""
     batch, keys = problem.algorithm.batch_size, keys_of(0, Stream.STEPS, jnp.arange(replicas))
     net = start(problem, d, replicas).state.student.rows.swapaxes(1, 2)
@@ -88,13 +88,11 @@ def growth(table: Table) -> None:
     table.add(
         "step, width 100, d = 250, 500, 1000, 2000 (microseconds)", ", ".join(f"{1e6 * s / base:.1f}" for s in seconds)
     )
-    grown = seconds[-1] / seconds[0]
-    table.add("   growth from d = 250 to 2000 / growth of the weights (8)", f"{grown / 8:.2f}", "<= 1.5", grown <= 12)
+    table.growth("   growth with d", [d for d, _ in sizes], seconds, 1)
     widths = [50, 100, 200, 400]
     seconds = together(*(full(sparse(4, p), 500, base) for p in widths), repeats=5)
     table.add("step, d = 500, width 50, 100, 200, 400", ", ".join(f"{1e6 * s / base:.1f}" for s in seconds))
-    grown = seconds[-1] / seconds[0]
-    table.add("   growth from width 50 to 400 / growth of the weights (8)", f"{grown / 8:.2f}", "<= 1.5", grown <= 12)
+    table.growth("   growth with the width", widths, seconds, 1)
     latent = [2, 4, 8, 12]
     seconds = together(*(full(sparse(P, 100), 100, base) for P in latent), repeats=5)
     spread = max(seconds) / min(seconds)
@@ -102,7 +100,7 @@ def growth(table: Table) -> None:
     table.add("   largest / smallest", f"{spread:.2f}", "<= 1.5", spread <= 1.5)
 
 
-def look(problem: ll.Problem, d: int):
+def look(problem: Any, d: int):
     net, keys = start(problem, d).state.student, keys_of(0, Stream.LOOK, jnp.arange(1))
     values = jnp.asarray(problem.teacher.values)
     return lambda: observe(problem.student.activation, values, net, keys, jnp.asarray(0))
@@ -113,8 +111,7 @@ def measurement(table: Table) -> None:
         seconds = {P: best(look(sparse(P, 100, activation=activation), 100), repeats=3) for P in range(2, 13, 2)}
         text = ", ".join(f"{1e3 * s:.0f}" for s in seconds.values())
         table.add(f"one measurement, {activation}, P = 2, 4, ..., 12 (ms)", text)
-        grown = seconds[12] / seconds[10]
-        table.add("   growth from P = 10 to 12 / growth of the points (4)", f"{grown / 4:.2f}", "<= 1.5", grown <= 6)
+        table.growth("   growth with the points 2^P, P = 10 to 12", [2**10, 2**12], [seconds[10], seconds[12]], 1)
 
 
 def memory(table: Table) -> None:
@@ -136,12 +133,5 @@ def memory(table: Table) -> None:
 PARTS = {"ratios": ratios, "growth": growth, "measurement": measurement, "memory": memory}
 
 
-def main() -> None:
-    table = Table()
-    for name in sys.argv[1:] or PARTS:
-        PARTS[name](table)
-    print("\n" + table.markdown())
-
-
 if __name__ == "__main__":
-    main()
+    run(PARTS)

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 from scipy.integrate import solve_ivp
-from timing import Table, together
 
 import limitlab as ll
 from limitlab.algorithms.descent.wide import draw_instance
 from limitlab.algorithms.settings.fixed_data import PhaseData
+from limitlab.benchmarks.table import Table, run, together
 from limitlab.macro.wide.matrix_flow import flow
 from limitlab.problems.asked import Asked
 from limitlab.states.matrix import Instance
@@ -99,13 +99,11 @@ def width_free(table: Table) -> None:
         table.add(f"flow to s = 1000 at width {width:g} / at width {D}", f"{ratio:.2f}", "<= 1.5", ratio <= 1.5)
 
 
-def main() -> None:
-    table = Table()
+def measure(table: Table) -> None:
     against_descent(table)
     against_bdf(table)
     width_free(table)
-    print("\n" + table.markdown())
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

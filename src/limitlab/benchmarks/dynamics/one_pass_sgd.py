@@ -1,19 +1,19 @@
 """Speed of one-pass SGD and its limits, as ratios in one run. Compile time is not counted."""
 
 import resource
-import sys
 import time
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Table, best, together
 
 import limitlab as ll
 from limitlab.algorithms.loop import advance
 from limitlab.algorithms.one_pass.base import begin, stepper
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.benchmarks.table import Table, best, run, together
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import drift, flow
 from limitlab.numerics.ode.integrate import _solve
@@ -23,7 +23,7 @@ from limitlab.states.overlaps import Overlaps, error_sum, limit_overlaps
 from limitlab.states.run import Run
 
 
-def committee(activation: str, p: int, k: int, rate: float = 0.5) -> ll.Problem:
+def committee(activation: str, p: int, k: int, rate: float = 0.5) -> Any:
     return ll.Problem(
         teacher=ll.Committee(width=k, activation=activation),
         student=ll.Committee(width=p, activation=activation),
@@ -139,19 +139,7 @@ def flat_memory(table: Table) -> None:
     table.add("   seconds for 1e6 steps x 64 replicas", f"{seconds:.0f}")
 
 
-def main() -> None:
-    table = Table()
-    chosen = sys.argv[1:] or ["ode", "sgd", "wide", "memory"]
-    for name, part in (
-        ("ode", ode_against_euler),
-        ("sgd", sgd),
-        ("wide", wide_right_hand_sides),
-        ("memory", flat_memory),
-    ):
-        if name in chosen:
-            part(table)
-    print("\n" + table.markdown())
-
+PARTS = {"ode": ode_against_euler, "sgd": sgd, "wide": wide_right_hand_sides, "memory": flat_memory}
 
 if __name__ == "__main__":
-    main()
+    run(PARTS)

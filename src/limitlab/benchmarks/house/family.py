@@ -4,9 +4,9 @@ import dataclasses
 import time
 
 import numpy as np
-from timing import Table
 
 import limitlab as ll
+from limitlab.benchmarks.table import Table, run
 
 TIMES = np.linspace(0, 10, 21)
 GRID = {
@@ -40,7 +40,8 @@ def simulations(representation: str):
     def together():
         ll.sweep(ll.simulate, problem(), grid, seed=0, **keywords)
 
-    alone(), together()
+    alone()
+    together()
     slow = min(seconds(alone) for _ in range(3)) / len(few)
     fast = min(seconds(together) for _ in range(3)) / 256
     return slow, fast
@@ -68,8 +69,7 @@ def seconds(call) -> float:
     return time.perf_counter() - began
 
 
-def main() -> None:
-    table = Table()
+def measure(table: Table) -> None:
     first = seconds(sweep)
     loop()
     slow, fast = np.inf, np.inf
@@ -88,8 +88,7 @@ def main() -> None:
         slow, fast = simulations(representation)
         table.add(f"256 simulations by {representation}, d = 100: Python loop / sweep", f"{slow / fast:.1f}")
         table.add("   milliseconds a problem: loop, sweep", f"{1e3 * slow:.1f}, {1e3 * fast:.2f}")
-    print("\n" + table.markdown())
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

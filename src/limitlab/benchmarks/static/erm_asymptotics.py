@@ -5,21 +5,22 @@ every proximal point, one sample ratio after the other. Compile time is not coun
 """
 
 import time
+from typing import Any
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import norm
-from timing import Table, best
 
 import limitlab as ll
+from limitlab.benchmarks.table import Table, best, run
 from limitlab.macro.erm.erm_asymptotics import ERMAsymptotics
 
 PENALTY = 0.1
 
 
-def prox(u: float, V: float) -> float:
+def prox(u: float, V: float) -> Any:
     return brentq(lambda p: p - u - V * expit(-p), u, u + V, xtol=1e-14)
 
 
@@ -55,8 +56,7 @@ def iterate(alpha: float, tolerance: float = 1e-8, most: int = 1000) -> tuple[fl
     return m, q, V
 
 
-def main() -> None:
-    table = Table()
+def measure(table: Table) -> None:
     problem = ll.Problem(
         teacher=ll.SingleIndex(ll.GaussianPrior()),
         channel=ll.Sign(),
@@ -87,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

@@ -1,19 +1,17 @@
 """Sweeps: what a point costs besides its own work, what a second worker brings, what stays on disk.
 
-    python benchmarks/sweep.py [points]
-
-Ratios and costs of one run. The speed-up of vmapped families over a loop is in family.py.
+Ratios and costs of one run. The speed-up of vmapped families over a loop is the benchmark ``family``.
 """
 
 import resource
-import sys
 import tempfile
 import time
+from typing import Any
 
 import numpy as np
-from timing import Table
 
 import limitlab as ll
+from limitlab.benchmarks.table import Table, run
 from limitlab.sweep.engine.chunks import widths_of
 from limitlab.sweep.engine.compute import Engine, compute
 from limitlab.sweep.engine.tally import Tally
@@ -34,7 +32,7 @@ def problem(width: int = 1) -> ll.Problem:
     )
 
 
-def trivial(problem: ll.Problem) -> float:
+def trivial(problem: Any) -> float:
     """Costs nothing."""
     return 2 * problem.algorithm.learning_rate
 
@@ -46,7 +44,7 @@ def seconds(call) -> float:
     return time.perf_counter() - began
 
 
-def overhead(table: Table, points: int) -> None:
+def overhead(table: Table, points: int = 10_000) -> None:
     """A sweep of trivial points: all that is measured is what the sweep itself costs."""
     rates = np.linspace(0.1, 1.0, points).tolist()
     engines = {"in memory": None, "this process, stored": {}, "two local processes, stored": {"workers": 2}}
@@ -82,7 +80,4 @@ def second_worker(table: Table) -> None:
 
 
 if __name__ == "__main__":
-    table = Table()
-    overhead(table, int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000)
-    second_worker(table)
-    print(table.markdown())
+    run({"overhead": overhead, "second-worker": second_worker})

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from timing import Table
+from limitlab.benchmarks.table import Table, run
 
 
 def seconds(code: str) -> float:
@@ -11,7 +11,7 @@ def seconds(code: str) -> float:
     return float(subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True, check=True).stdout)
 
 
-def main() -> None:
+def measure(table: Table) -> None:
     codes = {
         "jax, diffrax": "import jax, diffrax",
         "limitlab": "import limitlab",
@@ -19,7 +19,6 @@ def main() -> None:
     }
     runs = [{name: seconds(code) for name, code in codes.items()} for _ in range(7)]
     best = {name: min(run[name] for run in runs) for name in codes}
-    table = Table()
     for name in list(codes)[1:]:
         ratio = best[name] / best["jax, diffrax"]
         table.add(f"import {name} / import jax, diffrax", f"{ratio:.2f}", "< 1.5", ratio < 1.5)
@@ -27,4 +26,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

@@ -1,9 +1,7 @@
 """A large store: how long it takes to fill, find again, look at, verify and export, and how much memory each needs.
 
-    python benchmarks/store.py [points] [folder]
-
-Every step is a process of its own, so that its largest memory can be told. The folder (a temporary one unless given)
-needs about 10 KB of disk for each point.
+Every step is a process of its own, so that its largest memory can be told. The temporary folder needs about 10 KB of
+disk for each point.
 """
 
 import os
@@ -14,12 +12,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from timing import Table
 
 import limitlab as ll
-from sweep import RATE, problem, trivial
+from limitlab.benchmarks.house.sweep import RATE, problem, trivial
+from limitlab.benchmarks.table import Table, run
 
-FILL = "fill"
+FILL, POINTS = "fill", 100_000
 
 
 def fill(folder: str, points: int) -> None:
@@ -39,10 +37,10 @@ def step(words: list[str]) -> tuple[float, float]:
     return time.perf_counter() - began, used.ru_maxrss / 1e3
 
 
-def measure(folder: Path, points: int) -> None:
-    """Print the table."""
-    table, store = Table(), folder / "store"
-    again = [__file__, FILL, str(store), str(points)]
+def measure(table: Table, folder: Path, points: int) -> None:
+    """Fill the table."""
+    store = folder / "store"
+    again = ["-m", "limitlab.benchmarks.house.store", FILL, str(store), str(points)]
 
     def row(name: str, words: list[str]) -> None:
         took, memory = step(words)
@@ -65,13 +63,16 @@ def measure(folder: Path, points: int) -> None:
     row("limitlab store verify", [*cli, "store", "verify", str(store)])
     row("limitlab store export to CSV", [*cli, "store", "export", str(store), "--out", str(folder / "a.csv")])
     row("limitlab store export to one netCDF", [*cli, "store", "export", str(store), "--out", str(folder / "a.nc")])
-    print(table.markdown())
+
+
+def large(table: Table) -> None:
+    """10^5 points in a folder that is removed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        measure(table, Path(scratch), POINTS)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [FILL]:
         fill(sys.argv[2], int(sys.argv[3]))
     else:
-        count = int(float(sys.argv[1])) if len(sys.argv) > 1 else 100_000
-        with tempfile.TemporaryDirectory() as scratch:
-            measure(Path(sys.argv[2]) if len(sys.argv) > 2 else Path(scratch), count)
+        run({"large": large})

@@ -5,9 +5,9 @@ import time
 import numpy as np
 from scipy.integrate import quad
 from scipy.special import log_ndtr
-from timing import Table, best
 
 import limitlab as ll
+from limitlab.benchmarks.table import Table, best, run
 from limitlab.macro.bayes.fixed_points import curve
 
 ALPHAS = np.geomspace(0.05, 50, 50)
@@ -34,8 +34,7 @@ def iterate(alpha: float) -> float:
     return m
 
 
-def main() -> None:
-    table = Table()
+def measure(table: Table) -> None:
     problem = ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), channel=ll.Sign(), sample_ratio=1.0)
 
     def ours():
@@ -54,8 +53,7 @@ def main() -> None:
     )
     table.add("   seconds: iteration, ours", f"{slow:.2f}, {fast:.4f}")
     table.add("   largest difference of m", f"{np.max(np.abs(plain - ours())):.1e}")
-    print("\n" + table.markdown())
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

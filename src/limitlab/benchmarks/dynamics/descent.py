@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Table, best, together
 
 import limitlab as ll
+from limitlab.benchmarks.table import Table, best, run, together
 
 ALPHA, RATE, STEPS = 3.0, 0.01, 200
 
@@ -32,8 +32,7 @@ def bare_products(X, w, count):
     return jax.lax.fori_loop(0, count, step, w)
 
 
-def main() -> None:
-    table = Table()
+def measure(table: Table) -> None:
     for d in (500, 1500):
         X = jax.random.normal(jax.random.key(0), (int(ALPHA * d), d)) / np.sqrt(d)
         w = jnp.ones(d)
@@ -67,8 +66,7 @@ def main() -> None:
             table.add(
                 f"   DMFT with identity, {steps} steps, {count} trajectories: seconds, MiB", f"{took:.2f}, {memory:.0f}"
             )
-    print("\n" + table.markdown())
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

@@ -4,9 +4,9 @@ import resource
 import time
 
 import numpy as np
-from timing import Table, best
 
 import limitlab as ll
+from limitlab.benchmarks.table import Table, best, run
 from limitlab.library import merged_staircase
 from limitlab.macro.sparse.nodes import Nodes, start_nodes
 from limitlab.macro.sparse.solve import solve_path
@@ -26,8 +26,7 @@ def random_nodes(problem, seed: int) -> Nodes:
     return Nodes(a, np.zeros((PARTICLES, P)), np.ones(PARTICLES), np.full(PARTICLES, 1 / PARTICLES), False, False)
 
 
-def main() -> None:
-    table = Table()
+def measure(table: Table) -> None:
     problem = ll.DimensionFree().parsed(merged_staircase())
     fine = coefficients(problem, start_nodes(problem, 16))
 
@@ -72,8 +71,7 @@ def main() -> None:
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     table.add("P = 16, erf, 96 nodes, to t = 0.5: memory growth (MiB)", f"{grown:.0f}", "<= 1024", grown <= 1024)
     table.add("   seconds with compile", f"{took:.1f}")
-    print("\n" + table.markdown())
 
 
 if __name__ == "__main__":
-    main()
+    run({"all": measure})

@@ -1,0 +1,1 @@
+"""Benchmarks of sweeps, stores and imports."""

@@ -1,0 +1,1 @@
+"""Benchmarks of fixed points and message passing."""
