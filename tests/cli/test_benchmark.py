@@ -69,7 +69,7 @@ def test_words_of_the_command(tmp_path, monkeypatch):
     assert listed.exit_code == 0 and all(name in listed.output for name in BENCHMARKS)
     wrong = runner.invoke(app, ["benchmark", "gump"])
     assert wrong.exit_code == 2 and not (tmp_path / "limitlab-runs").exists()
-    with pytest.raises(InputError, match="must be one of one-pass.*got 'gump'.*gamp"):
+    with pytest.raises(InputError, match=r"must be one of one-pass.*got 'gump'.*gamp"):
         measure("gump", [], tmp_path / "x.json")
     for text in ("{", '{"rows": [1]}', "[]"):
         (tmp_path / "bad.json").write_text(text)
