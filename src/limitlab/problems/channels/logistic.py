@@ -46,8 +46,8 @@ def _on_a_grid(y, w, V) -> Output:
 
     In units of sqrt(V) the nearest pole of sigma is at distance pi/sqrt(V), which costs
     exp(pi^2/2V - 2 pi^2/(h sqrt V)). The posterior lies between the prior and a normal law shifted by y sqrt(V), so the
-    grid is centred half way. With x = y u, :math:`yz = yw + \sqrt V u` needs no exponential at each node, only at each w
-    and at each (u, V).
+    grid is centred half way. With x = y u, :math:`yz = yw + \sqrt V u` needs no exponential at each node, only at each
+    w and at each (u, V).
     """
     root, field, shape = jnp.sqrt(V), y * w, jnp.broadcast_shapes(y.shape, w.shape, V.shape)
     u = GRID.reshape(-1, *(1,) * len(shape)) + root / 2  # nodes come first, so that sums run over whole rows
