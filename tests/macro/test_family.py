@@ -9,7 +9,8 @@ import pytest
 
 import limitlab as ll
 from cases import committee, spread
-from limitlab.numerics.gauss.erf import arcsine, erf_moments
+from limitlab.numerics.gauss.angles import arcsine
+from limitlab.numerics.gauss.erf import erf_moments
 from limitlab.numerics.gauss.fields import field_sum
 from limitlab.problems.activations import activation
 from limitlab.results.schema import ATTRIBUTES

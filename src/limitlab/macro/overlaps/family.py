@@ -12,7 +12,7 @@ from limitlab.algorithms.settings.one_pass import CommitteeOnePass, committee_pa
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.overlaps.drift import Crowds, crowds, flow, motion, quadrature_error, tolerance, warn_of_error
 from limitlab.numerics.gauss.erf import erf_moments
-from limitlab.numerics.gauss.fields import AbstractFieldSum, ClosedSum, FieldMoments, QuadratureSum
+from limitlab.numerics.gauss.fields import AbstractFieldSum, BentSum, ClosedSum, ErfSum, FieldMoments, QuadratureSum
 from limitlab.numerics.ode.integrate import Integration, integrate_many
 from limitlab.numerics.trees import NUMBERS, as_arrays
 from limitlab.problems.asked import Asked
@@ -165,7 +165,7 @@ def _flows(o: Overlaps, args: Any) -> Overlaps:
 
 
 def _moments(sums: AbstractFieldSum, Omega: jax.Array, c: jax.Array, noise: jax.Array) -> FieldMoments:
-    if isinstance(sums, ClosedSum) and sums.f.name == sums.g.name == "erf":
+    if isinstance(sums, ErfSum) and sums.f.name == sums.g.name == "erf":
         behind = erf_moments(jnp.moveaxis(Omega, 0, -1), c.T, noise, sums.p)
         return FieldMoments(*(jnp.moveaxis(x, -1, 0) for x in behind))
     return jax.vmap(sums)(Omega, c, noise)
@@ -173,10 +173,10 @@ def _moments(sums: AbstractFieldSum, Omega: jax.Array, c: jax.Array, noise: jax.
 
 def _light(sums: AbstractFieldSum) -> bool:
     """Whether a drift is so cheap that a program of many small steps spends its time elsewhere."""
-    if isinstance(sums, QuadratureSum):
+    if isinstance(sums, QuadratureSum) or (isinstance(sums, ErfSum) and sums.mixed):
         return False
     p, n, work = sums.p, sums.p + sums.k, 1
-    if isinstance(sums, ClosedSum):
+    if isinstance(sums, ClosedSum | BentSum):
         terms = (*sums.f.terms, *sums.g.terms)
         if any(isinstance(t.tau, tuple) for t in terms):
             return False  # a mixture: a sum over ten widths in every slot

@@ -1,66 +1,126 @@
-r"""The moments of `field_sums` for error functions, of many problems side by side.
+r"""The moments of `field_sum` for constants plus mixtures of error functions: erf, tanh, sigmoid.
 
-With :math:`v_A = 1 + \Omega_{AA}` and all of :math:`\sigma = \mathrm{erf}(x/\sqrt2)`:
+Such a function is :math:`\sigma(s) = b + \sum_m w_m E\,\mathrm{sgn}(s + \tau_m\xi)`. Every width of every field is a
+*node* with the variance :math:`v_A = \Omega_{AA} + \tau_A^2`; two nodes have the covariance of their fields. Then
 
 .. math::
-    E[\sigma_A \sigma_B] &= \tfrac2\pi \arcsin\frac{\Omega_{AB}}{\sqrt{v_A v_B}}, \qquad
-    E[\sigma'_i\, s_B\, \sigma_C] = \frac2\pi
+    E[\mathrm{sgn}_A\, \mathrm{sgn}_B] &= \tfrac2\pi \arcsin\frac{\Omega_{AB}}{\sqrt{v_A v_B}}, \qquad
+    E[2\delta_i\, s_B\, \mathrm{sgn}_C] = \frac2\pi
         \frac{\Omega_{BC} - \Omega_{iB} \Omega_{iC}/v_i}{\sqrt{v_i v_C - \Omega_{iC}^2}} \\
-    E[\sigma'_i \sigma'_j \sigma_C \sigma_D] &= \frac{4}{\pi^2 \sqrt{D_{ij}}} \arcsin\frac{S_{CD}}{\sqrt{u_C u_D}},
-    \qquad D_{ij} = v_i v_j - \Omega_{ij}^2
+    E[2\delta_i\, 2\delta_j\, \mathrm{sgn}_C\, \mathrm{sgn}_D] &=
+        \frac{4}{\pi^2 \sqrt{D_{ij}}} \arcsin\frac{S_{CD}}{\sqrt{u_C u_D}}, \qquad D_{ij} = v_i v_j - \Omega_{ij}^2
 
-where S and u are what is left of Omega and v once the (blurred) fields i and j are known to be zero. The same numbers
-as `ClosedSum`, several times faster: what depends on (i, j) is made once for all (C, D), and problems lie along the
-last axis, where the processor takes several at once.
+where S and u are what is left of Omega and v once the nodes i and j are known to be zero: for each pair (i, j) a
+matrix less two products of vectors, and one arcsine for each pair (C, D).
+
+`erf_moments` does the same for error functions alone, for many problems side by side: they lie along the last axis,
+where the processor takes several at once.
 """
 
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.gauss.fields import FieldMoments
+from limitlab.numerics.gauss.angles import arcsine
+from limitlab.numerics.gauss.tables import summed, symmetric, upper_pairs
+from limitlab.numerics.gauss.terms import Blurred
 
-__all__ = ["arcsine", "erf_moments"]
+__all__ = ["Nodes", "erf_moments", "erf_nodes", "node_moments", "node_values"]
 
-# FDLIBM: asin x = x + x z N(z)/D(z), z = x^2 <= 1/4, highest power first.
-NUMERATOR = (
-    3.47933107596021167570e-05,
-    7.91534994289814532176e-04,
-    -4.00555345006794114027e-02,
-    2.01212532134862925881e-01,
-    -3.25565818622400915405e-01,
-    1.66666666666666657415e-01,
-)
-DENOMINATOR = (
-    7.70381505559019352791e-02,
-    -6.88283971605453293030e-01,
-    2.02094576023350569471e00,
-    -2.40339491173441421878e00,
-    1.0,
-)
+ROUNDING = 1e-15
+Moments = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def arcsine(x: jax.Array) -> jax.Array:
-    """asin to rounding, of x cut to [-1, 1]. `jnp.arcsin` asks the C library for one number at a time."""
-    size = jnp.minimum(jnp.abs(x), 1.0)
-    large = size > 0.5  # asin x = pi/2 - 2 asin sqrt((1 - x)/2)
-    z = jnp.where(large, (1 - size) / 2, size * size)
-    root = jnp.where(large, jnp.sqrt(z), size)
-    value = root + root * z * (_horner(NUMERATOR, z) / _horner(DENOMINATOR, z))
-    value = jnp.where(large, np.pi / 2 - 2 * value, value)
-    return jnp.where(x < 0, -value, value)
+class Nodes(NamedTuple):
+    """The functions of p moving and k fixed fields as nodes, those of a field side by side."""
+
+    p: int
+    n: int
+    moving: int  # the nodes of moving fields come first
+    field: np.ndarray
+    weight: np.ndarray
+    square: np.ndarray  # tau^2
+    constant: np.ndarray  # of every field
+
+    def of_fields(self, x: jax.Array) -> jax.Array:
+        """Sums over the nodes of each field, along the first axis."""
+        first = x[: self.moving].reshape(self.p, -1, *x.shape[1:]).sum(1)
+        if self.p == self.n:
+            return first
+        return jnp.concatenate([first, x[self.moving :].reshape(self.n - self.p, -1, *x.shape[1:]).sum(1)])
+
+    def of_moving(self, x: jax.Array) -> jax.Array:
+        return x.reshape(self.p, -1, *x.shape[1:]).sum(1)
 
 
-def _horner(coefficients: tuple[float, ...], z: jax.Array) -> jax.Array:
-    total = jnp.full_like(z, coefficients[0])
-    for c in coefficients[1:]:
-        total = total * z + c
-    return total
+def erf_nodes(f: Blurred, g: Blurred, p: int, k: int) -> Nodes:
+    """The nodes of p fields with the function f and k with g."""
+    counts = [len(f.weights)] * p + [len(g.weights)] * k
+    return Nodes(
+        p,
+        p + k,
+        p * len(f.weights),
+        np.repeat(np.arange(p + k), counts),
+        np.asarray(f.weights * p + g.weights * k),
+        np.square(np.asarray(f.taus * p + g.taus * k)),
+        np.asarray([f.constant] * p + [g.constant] * k),
+    )
 
 
-def erf_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array, p: int) -> FieldMoments:
+def _spread(Omega: jax.Array, nodes: Nodes) -> tuple[jax.Array, jax.Array]:
+    """Covariances and variances of the nodes."""
+    if len(nodes.field) > nodes.n:
+        Omega = Omega[nodes.field][:, nodes.field]
+    return Omega, jnp.diagonal(Omega) + nodes.square
+
+
+def node_values(Omega: jax.Array, c: jax.Array, nodes: Nodes) -> jax.Array:
+    """I (n,)."""
+    Omega, v = _spread(Omega, nodes)
+    scale = 1 / jnp.sqrt(v)
+    sums = arcsine(Omega * scale[:, None] * scale) @ (c[nodes.field] * nodes.weight)
+    return 2 / np.pi * nodes.of_fields(nodes.weight * sums) + nodes.constant * (nodes.constant @ c)
+
+
+def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes: Nodes) -> Moments:
+    """I (n,), L (p, n) and V (p, p)."""
+    p, m, field = nodes.p, nodes.moving, nodes.field
+    wide, v = _spread(Omega, nodes)
+    weight, w = nodes.weight[:m], c[field] * nodes.weight
+    pull = w / jnp.sqrt(v[:m, None] * v - wide[:m] * wide[:m])  # (nodes of moving fields, nodes)
+    itself = jnp.sum(pull * wide[:m], axis=1) / v[:m]
+    each = nodes.of_fields(nodes.of_moving(weight[:, None] * pull).T).T  # (p, fields)
+    L = 2 / np.pi * (each @ Omega - nodes.of_moving(weight * itself)[:, None] * Omega[:p])
+
+    a, b = upper_pairs(len(field))
+    rows = (a, b, wide[a, b], np.where(a == b, 1.0, 2.0) * w[a] * w[b])
+    floor = nodes.constant @ c
+
+    def block(i, j):
+        first, second, both, one, two = wide[:, i], wide[:, j], wide[i, j], v[i], v[j]
+        determinant = one * two - both * both
+        # (alpha, beta) are the regression coefficients of every node on the nodes i and j.
+        alpha = (two * first - both * second) / determinant
+        beta = (one * second - both * first) / determinant
+        left = v[:, None] - alpha * first - beta * second
+        scale = 1 / jnp.sqrt(jnp.maximum(left, ROUNDING * v[:, None]))
+        alpha, beta, first, second = alpha * scale, beta * scale, first * scale, second * scale
+
+        def term(C, D, covariance, weight):
+            rho = covariance[:, None] * scale[C] * scale[D] - alpha[C] * first[D] - beta[C] * second[D]
+            return weight @ arcsine(rho)
+
+        total = 2 / np.pi * summed(rows, len(both), term)
+        return 2 / np.pi * (total + noise + floor * floor) / jnp.sqrt(determinant)
+
+    V = weight[:, None] * weight * symmetric(m, block)
+    return node_values(Omega, c, nodes), L, nodes.of_moving(nodes.of_moving(V).T)
+
+
+def erf_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array, p: int) -> Moments:
     """I (n, lanes), L (p, n, lanes) and V (p, p, lanes) from Omega (n, n, lanes), c (n, lanes) and noise (lanes,)."""
     n, moving = Omega.shape[0], Omega[:p]
     v = 1 + jnp.stack([Omega[A, A] for A in range(n)])
@@ -74,7 +134,7 @@ def erf_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array, p: int) -> Fie
     pair = {ij: m for m, ij in enumerate(combinations_with_replacement(range(p), 2))}
     upper = _four_fields(Omega, v, c, noise, list(pair))
     V = [jnp.stack([upper[pair[min(i, j), max(i, j)]] for j in range(p)]) for i in range(p)]
-    return FieldMoments(2 / np.pi * values, 2 / np.pi * slopes, jnp.stack(V))
+    return 2 / np.pi * values, 2 / np.pi * slopes, jnp.stack(V)
 
 
 def _four_fields(Omega: jax.Array, v: jax.Array, c: jax.Array, noise: jax.Array, pairs: list) -> jax.Array:

@@ -8,11 +8,13 @@ For fields :math:`s \sim N(0, \Omega)`, the first p of one kind ("moving", funct
     L_{iB} = E[\sigma'_i\, s_B\, \bar{\mathcal E}], \qquad
     V_{ij} = E[\sigma'_i \sigma'_j (\bar{\mathcal E}^2 + \Delta)]
 
-with i, j moving, A any field, B a field. Three ways to compute them, chosen by `field_sum`: a matrix formula for
-squares, exact terms (`gaussian_moments`) for named functions, and quadrature for any other function.
+with i, j moving, A any field, B a field. Five ways to compute them, chosen by `field_sum`: formulas for squares, for
+error functions and their mixtures, and for lines bent at zero; exact terms (`expectation`) for other named functions;
+and quadrature for any other function.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,8 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.numerics.gauss.bent import bent_moments, bent_values
+from limitlab.numerics.gauss.erf import Nodes, erf_nodes, node_moments, node_values
 from limitlab.numerics.gauss.rules import SOBOL_POINTS, GaussianRule, normal_rule, trapezoid_steps
-from limitlab.numerics.gauss.terms import Term, expectation
+from limitlab.numerics.gauss.tables import LANES, TABLE
+from limitlab.numerics.gauss.terms import Bent, Term, bent, blurred, expectation
 from limitlab.numerics.linalg import gram_factor
 
 __all__ = ["AbstractFieldSum", "FieldMoments", "field_sum", "field_sum_bytes"]
@@ -29,6 +34,8 @@ __all__ = ["AbstractFieldSum", "FieldMoments", "field_sum", "field_sum_bytes"]
 FIELD = (Term(1.0, 1),)
 CHUNK = 2**22  # numbers held at once by one table of four-field moments (32 MiB)
 ROW = 200  # bytes of a row of field indices, and of its copies while they are compiled
+MIXTURE = "closed form (logistic functions as mixtures of 10 error functions, error below 2e-8)"
+MIXTURE_ERROR = 2e-8
 NUMBERS = 60  # numbers held at once for an entry of such a table
 
 
@@ -80,7 +87,8 @@ def field_sum(f: Any, g: Any, p: int, k: int, method: str = "auto") -> AbstractF
         if f.name == g.name == "square" and method == "auto":
             return SquareSum(f, g, p, k)
         if f.terms is not None and g.terms is not None:
-            return ClosedSum(f, g, p, k)
+            kind = ErfSum if _both(blurred, f, g) else BentSum if _both(bent, f, g) else ClosedSum
+            return kind(f, g, p, k)
         if method == "closed":
             raise ValueError(f"no closed form for {f.name} and {g.name}")
     few = p + k in trapezoid_steps
@@ -95,6 +103,10 @@ def field_sum_bytes(f: Any, g: Any, p: int, k: int, method: str = "auto") -> int
     n = p + k
     if f.name == g.name == "square" and method == "auto":
         return 8 * 12 * n**2
+    if method != "quadrature" and _both(blurred, f, g):
+        return _table_bytes(len(ErfSum(f, g, p, k).nodes.field), 8)
+    if method != "quadrature" and _both(bent, f, g):
+        return _table_bytes(n, 60)
     if method != "quadrature" and f.terms is not None and g.terms is not None:
         fours, threes = p * (p + 1) * n * (n + 1) // 4, p * n**2
         mixture = max(len(t.tau) if isinstance(t.tau, tuple) else 1 for t in (*f.terms, *g.terms))
@@ -102,6 +114,11 @@ def field_sum_bytes(f: Any, g: Any, p: int, k: int, method: str = "auto") -> int
         return ROW * fours + ROW * threes + 8 * NUMBERS * rows
     nodes = 3 * SOBOL_POINTS if n not in trapezoid_steps else 400_000
     return 8 * (6 * n * nodes + 3 * p * n**2)
+
+
+def _table_bytes(n: int, tables: int) -> int:
+    """Bytes of matrices and of pairs of n fields, of a block of pairs, and of so many tables of a piece."""
+    return 8 * (24 * n**2 + 8 * LANES * n + tables * TABLE)
 
 
 class SquareSum(AbstractFieldSum):
@@ -137,6 +154,77 @@ class SquareSum(AbstractFieldSum):
         return FieldMoments(jnp.diagonal(G), 2 * G[: self.p], 4 * H[: self.p, : self.p])
 
 
+def _both(kind: Callable[[Any], Any], f: Any, g: Any) -> bool:
+    """Whether both functions are of a kind."""
+    return kind(f.terms) is not None and kind(g.terms) is not None
+
+
+class ErfSum(AbstractFieldSum):
+    """Both functions are constants plus mixtures of error functions (`numerics.gauss.erf`)."""
+
+    f: Any = eqx.field(static=True)
+    g: Any = eqx.field(static=True)
+    p: int = eqx.field(static=True)
+    k: int = eqx.field(static=True)
+
+    @property
+    def nodes(self) -> Nodes:
+        f, g = blurred(self.f.terms), blurred(self.g.terms)
+        assert f is not None and g is not None
+        return erf_nodes(f, g, self.p, self.k)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a function is a mixture of several error functions."""
+        return len(self.nodes.field) > self.p + self.k
+
+    @property
+    def name(self) -> str:
+        return MIXTURE if self.mixed else "closed form"
+
+    @property
+    def size(self) -> int:
+        return 8 * len(self.nodes.field) ** 2
+
+    def error(self, Omega, c, noise):
+        return MIXTURE_ERROR if self.mixed else 0.0
+
+    def values(self, Omega, c):
+        return node_values(Omega, c, self.nodes)
+
+    def __call__(self, Omega, c, noise):
+        return FieldMoments(*node_moments(Omega, c, noise, self.nodes))
+
+
+class BentSum(AbstractFieldSum):
+    """Both functions are lines bent at zero (`numerics.gauss.bent`)."""
+
+    f: Any = eqx.field(static=True)
+    g: Any = eqx.field(static=True)
+    p: int = eqx.field(static=True)
+    k: int = eqx.field(static=True)
+
+    @property
+    def lines(self) -> tuple[Bent, Bent]:
+        f, g = bent(self.f.terms), bent(self.g.terms)
+        assert f is not None and g is not None
+        return f, g
+
+    @property
+    def name(self) -> str:
+        return "closed form"
+
+    @property
+    def size(self) -> int:
+        return 8 * (self.p + self.k) ** 2
+
+    def values(self, Omega, c):
+        return bent_values(Omega, c, *self.lines, self.p)
+
+    def __call__(self, Omega, c, noise):
+        return FieldMoments(*bent_moments(Omega, c, noise, *self.lines, self.p))
+
+
 class ClosedSum(AbstractFieldSum):
     """Exact terms. Four-field moments are evaluated for all index tuples (i <= j, C <= D) at once."""
 
@@ -147,16 +235,14 @@ class ClosedSum(AbstractFieldSum):
 
     @property
     def name(self) -> str:
-        if any(isinstance(t.tau, tuple) for t in (*self.f.terms, *self.g.terms)):
-            return "closed form (logistic functions as mixtures of 10 error functions, error below 2e-8)"
-        return "closed form"
+        return MIXTURE if any(isinstance(t.tau, tuple) for t in (*self.f.terms, *self.g.terms)) else "closed form"
 
     @property
     def size(self) -> int:
-        return 8 * (self.p + self.k) ** 2 * (100 if "mixture" in self.name else 1)
+        return 8 * (self.p + self.k) ** 2 * (100 if self.name == MIXTURE else 1)
 
     def error(self, Omega, c, noise):
-        return 2e-8 if "mixture" in self.name else 0.0
+        return MIXTURE_ERROR if self.name == MIXTURE else 0.0
 
     def _moments(self, Omega: jax.Array, tuples: np.ndarray, roles: str) -> jax.Array:
         """E of a product over slots, for every row of field indices. Roles: s(lope), v(alue), x (the field itself).

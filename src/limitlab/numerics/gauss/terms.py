@@ -27,9 +27,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.numerics.gauss.angles import angle, arcsine
 from limitlab.numerics.gauss.rules import legendre
 
-__all__ = ["Term", "derivative_terms", "expectation", "logistic_mixture", "polynomial_terms"]
+__all__ = [
+    "Bent",
+    "Blurred",
+    "Term",
+    "bent",
+    "blurred",
+    "derivative_terms",
+    "expectation",
+    "four_signs",
+    "logistic_mixture",
+    "minor",
+    "polynomial_terms",
+    "three_determinants",
+]
 
 TINY = 1e-300
 ROUNDING = 1e-15
@@ -67,6 +81,46 @@ def derivative_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
         if term.kind == "sign" and not (term.power > 0 and term.tau == 0.0):  # s * delta(s) = 0
             out.append(term.scaled(2.0)._replace(kind="delta"))
     return tuple(out)
+
+
+class Blurred(NamedTuple):
+    """A constant plus a mixture of error functions: sum_m weights_m E sgn(s + taus_m xi)."""
+
+    constant: float
+    weights: tuple[float, ...]
+    taus: tuple[float, ...]
+
+
+class Bent(NamedTuple):
+    """A line bent at zero: line * s + bend * |s|."""
+
+    line: float
+    bend: float
+
+
+def blurred(terms: Sequence[Term] | None) -> Blurred | None:
+    """The terms as a constant plus error functions; None if they are anything else."""
+    constant, weights, taus = 0.0, (), ()
+    for term in terms or ():
+        tau = term.tau if isinstance(term.tau, tuple) else (term.tau,)
+        weight = term.coefficient if isinstance(term.coefficient, tuple) else (term.coefficient,)
+        if term.kind == "sign" and term.power == 0 and min(tau) > 0.0:
+            weights, taus = weights + weight, taus + tau
+        elif term.kind == "one" and term.power == 0:
+            constant += sum(weight)
+        else:
+            return None
+    return Blurred(constant, weights, taus) if weights else None
+
+
+def bent(terms: Sequence[Term] | None) -> Bent | None:
+    """The terms as a line with a bend at zero; None if they are anything else."""
+    slope = {"one": 0.0, "sign": 0.0}
+    for term in terms or ():
+        if term.power != 1 or term.kind == "delta" or term.tau != 0.0 or isinstance(term.coefficient, tuple):
+            return None
+        slope[term.kind] += term.coefficient
+    return Bent(slope["one"], slope["sign"]) if terms else None
 
 
 @cache
@@ -133,13 +187,13 @@ class _Covariance:
         determinant = self.determinant(a, b)
         parallel = determinant == 0.0
         root = jnp.where(parallel, 0.0, jnp.sqrt(jnp.where(parallel, 1.0, determinant)))
-        angle = jnp.arctan2(self(a, b), jnp.maximum(root, TINY))
+        between = angle(self(a, b), jnp.maximum(root, TINY))
         if self is self._root:
-            return angle
+            return between
         # A copy of a field that is known to be 0 is 0 itself: what is left of its covariances is rounding, and
         # their sign means nothing.
         dead = [self(n, n) <= ROUNDING * self._root(n, n) for n in (a, b)]
-        return jnp.where(dead[0] | dead[1], 0.0, angle)
+        return jnp.where(dead[0] | dead[1], 0.0, between)
 
     def given(self, c: int) -> "_Covariance":
         if c not in self._children:
@@ -159,35 +213,51 @@ def _plackett_nodes() -> tuple[np.ndarray, np.ndarray]:
     return (t + 1) * np.pi / 4, w * np.pi / 4
 
 
-def _four_signs(r: dict[tuple[int, int], jax.Array]) -> jax.Array:
+def four_signs(r: dict[tuple[int, int], jax.Array]) -> jax.Array:
     r"""E[sgn s_0 sgn s_1 sgn s_2 sgn s_3] from the six correlations.
 
     (4/pi^2) int_0^1 du sum_{i<j} R_ij (1 - u^2 R_ij^2)^{-1/2} asin(rho_{kl.ij}(u)), u = sin(angle), where rho is
     the correlation of the other two fields given s_i = s_j = 0 when all correlations are multiplied by u.
     """
-    angles, weights = map(jnp.asarray, _plackett_nodes())
-    pairs = [(i, j, *(n for n in range(4) if n not in (i, j))) for i in range(4) for j in range(i + 1, 4)]
+    angles, weights = _plackett_nodes()
+
+    def add(total: jax.Array, node) -> tuple[jax.Array, None]:
+        u, weight = node
+        scaled = {pair: u * x for pair, x in r.items()}
+        determinants = three_determinants(scaled)
+        root = [1 / jnp.sqrt(jnp.maximum(d, 1e-30)) for d in determinants]
+        value = jnp.zeros_like(total)
+        for (i, j), x in scaled.items():
+            k, l = (n for n in range(4) if n not in (i, j))
+            rho = minor(scaled, i, j, k, l) * root[k] * root[l]
+            value += r[i, j] / jnp.sqrt(1 - x * x) * arcsine(rho)
+        return total + weight * value, None
+
+    shape = jnp.broadcast_shapes(*(jnp.shape(v) for v in r.values()))
+    start = jnp.zeros(shape, jnp.result_type(*r.values()))
+    nodes = jnp.asarray(np.sin(angles)), jnp.asarray(weights * np.cos(angles))
+    return 4 / jnp.pi**2 * jax.lax.scan(add, start, nodes)[0]
+
+
+def three_determinants(r: dict[tuple[int, int], jax.Array]) -> list[jax.Array]:
+    """The determinant of the correlations of three of four fields, by the one that is left out."""
+
+    def of(a: int, b: int, c: int) -> jax.Array:
+        x, y, z = r[a, b], r[a, c], r[b, c]
+        return 1 - x * x - y * y - z * z + 2 * x * y * z
+
+    return [of(1, 2, 3), of(0, 2, 3), of(0, 1, 3), of(0, 1, 2)]
+
+
+def minor(r: dict[tuple[int, int], jax.Array], i: int, j: int, k: int, l: int) -> jax.Array:
+    """The covariance of k and l given i and j, times 1 - r_ij^2."""
 
     def at(a: int, b: int) -> jax.Array:
         return r[(a, b) if a < b else (b, a)]
 
-    def body(n: int, total: jax.Array) -> jax.Array:
-        u = jnp.sin(angles[n])
-        value = jnp.zeros_like(total)
-        for i, j, k, l in pairs:
-            rij = u * at(i, j)
-            det = 1 - rij**2
-            xi, xj, yi, yj = u * at(k, i), u * at(k, j), u * at(l, i), u * at(l, j)
-            var_k = det - (xi**2 + xj**2 - 2 * rij * xi * xj)
-            var_l = det - (yi**2 + yj**2 - 2 * rij * yi * yj)
-            cov = det * u * at(k, l) - (xi * yi + xj * yj - rij * (xi * yj + xj * yi))
-            rho = cov / jnp.sqrt(jnp.maximum(var_k, 1e-30) * jnp.maximum(var_l, 1e-30))
-            value += at(i, j) * jnp.cos(angles[n]) / jnp.sqrt(det) * jnp.arcsin(jnp.clip(rho, -1.0, 1.0))
-        return total + weights[n] * value
-
-    shape = jnp.broadcast_shapes(*(jnp.shape(v) for v in r.values()))
-    start = jnp.zeros(shape, jnp.result_type(*r.values()))
-    return 4 / jnp.pi**2 * jax.lax.fori_loop(0, angles.size, body, start)
+    x = at(i, j)
+    crossed = at(k, i) * at(l, j) + at(k, j) * at(l, i)
+    return (1 - x * x) * at(k, l) - (at(k, i) * at(l, i) + at(k, j) * at(l, j) - x * crossed)
 
 
 def _signs(cov: _Covariance, signs: tuple[int, ...]) -> jax.Array | float:
@@ -197,7 +267,7 @@ def _signs(cov: _Covariance, signs: tuple[int, ...]) -> jax.Array | float:
         return 2 / jnp.pi * cov.arcsine(*signs)
     if len(signs) == 4:
         index = [(i, j) for i in range(4) for j in range(i + 1, 4)]
-        return _four_signs({(i, j): cov.correlation(signs[i], signs[j]) for i, j in index})
+        return four_signs({(i, j): cov.correlation(signs[i], signs[j]) for i, j in index})
     raise ValueError(f"at most four sign factors are supported, got {len(signs)}")
 
 
