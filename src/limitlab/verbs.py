@@ -4,18 +4,24 @@ import contextlib
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from limitlab._setup import in_double
 from limitlab.bar import Bar
 from limitlab.errors import InputError
 
-__all__ = ["Progress", "Watch", "tell", "told", "verb"]
+__all__ = ["Pace", "Progress", "Watch", "tell", "tick", "told", "turns", "verb"]
 
 AT_ONCE = 0.3  # seconds before the bar of progress=True appears
+FINE = 1000  # parts of what is told as a share
+BETWEEN = 0.1  # seconds between two shares that are told
+CALL, FASTER = 0.25, 64  # seconds that a compiled call shall take, and the most by which its steps grow
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class Progress(Protocol):
@@ -34,10 +40,18 @@ class _Watched:
 
     def __init__(self, progress: Progress):
         self._progress, self.told, self.label = progress, False, ""
+        self.part, self._last = (0.0, 1.0), -math.inf  # where the part of the work begins that is done now, its length
 
     def __call__(self, done: int, total: int, label: str) -> None:
         self.told, self.label = self.told or done > 0, label
         self._progress(done, total, label)
+
+    def share(self, share: float) -> None:
+        """A share of the present part is done: handed on a few times per second."""
+        begin, length = self.part
+        if time.perf_counter() - self._last >= BETWEEN:
+            self._last = time.perf_counter()
+            self(round(FINE * (begin + length * share)), FINE, self.label)
 
 
 def told() -> Progress | None:
@@ -53,6 +67,43 @@ def tell(done: int, total: int, label: str) -> None:
     watched = _watched.get()
     if watched is not None:
         watched(done, total, label)
+
+
+def tick(share: float) -> None:
+    """Say what share of the work is done: of all that was told last, or of the present one of `turns`."""
+    watched = _watched.get()
+    if watched is not None:
+        watched.share(share)
+
+
+def turns(items: Sequence[T]) -> Iterator[T]:
+    """The items one by one, each an equal part of the work: a `tick` is a share of the present one."""
+    watched = _watched.get()
+    begin, length = (0.0, 1.0) if watched is None else watched.part
+    for i, item in enumerate(items):
+        if watched is not None:
+            watched.part = (begin + length * i / len(items), length / len(items))
+            watched.share(0.0)
+        yield item
+    if watched is not None:
+        watched.part = (begin, length)
+
+
+class Pace:
+    """How many steps a compiled call takes to last a part of a second: between calls one can be told, and stop."""
+
+    def __init__(self, first: int):
+        self._steps, self._began = first, time.perf_counter()
+        self._from: int | None = None
+
+    def upto(self, done: int) -> int:
+        """The step at which the next call shall stop, when so many are done."""
+        now = time.perf_counter()
+        if self._from is not None and done > self._from:
+            each = (now - self._began) / (done - self._from)
+            self._steps = int(min(max(CALL / each, 1), FASTER * self._steps))
+        self._began, self._from = now, done
+        return done + self._steps
 
 
 def verb(function: F) -> F:

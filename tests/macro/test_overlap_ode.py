@@ -195,15 +195,15 @@ def test_random_starts_at_finite_d_come_in_replicas_and_equal_those_of_simulate(
 
 
 def test_one_compilation_serves_all_rates_and_noises():
-    from limitlab.numerics.ode.integrate import _solve
+    from limitlab.numerics.ode.integrate import _march
 
     def run(rate, variance):
         return ll.predict(committee(learning_rate=rate, variance=variance), ll.OverlapODE(), [1.0, 2.0])
 
     run(0.5, 0.0)
-    before = _solve._cached._cache_size()
+    before = _march._cached._cache_size()
     run(0.7, 0.2)
-    assert _solve._cached._cache_size() == before
+    assert _march._cached._cache_size() == before
 
 
 def test_rank_deficient_overlaps_are_fine():

@@ -29,6 +29,7 @@ from limitlab.states.direction import TwoTimes
 from limitlab.states.request import second_times
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
+from limitlab.verbs import turns
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -129,7 +130,7 @@ class DMFT(AbstractLimit):
     def solve(self, setting: Descent, times: np.ndarray) -> "xr.Dataset":
         steps = self._prepare(setting, times)
         solved, notes = [], []
-        for index in range(self.batches):
+        for index in turns(range(self.batches)):
             kernels, note = self._kernels(setting, index, int(steps[-1]))
             solved.append(kernels)
             notes.append(note)
@@ -155,7 +156,7 @@ class DMFT(AbstractLimit):
         check_memory(self._memory(setting, times, self.batches), by="DMFT")
         steps = self._prepare(setting, times)
         model, batches = self._model(setting), []
-        for index in range(self.batches):
+        for index in turns(range(self.batches)):
             batch = self._begin(setting, index, int(steps[-1])) if state is None else state.batches[index]
             batches.append(continue_batch(model, batch, self._key(index), int(steps[-1])))
         data = self._report(setting, times, steps, [batch.kernels for batch in batches], [{}] * self.batches)

@@ -6,11 +6,12 @@ import jax.numpy as jnp
 
 from limitlab.macro.dmft.paths import Block, Front, Sample, draw_normals, empty_block, first_front, move, observe
 from limitlab.macro.dmft.rows import Kernels, Model, Row, Scheme, close_row, first_kernels, roomier
+from limitlab.verbs import Pace, tick
 
 __all__ = ["Batch", "block_length", "bytes_needed", "continue_batch", "first_batch", "iterate_batch"]
 
 BLOCKS = 8  # of the past, for the number of steps first asked for; more are added when a run goes on
-PIECE = 64  # steps of one compiled call, so that Ctrl-C works
+PIECE = 16  # steps of the first compiled call; of later ones as many as a part of a second takes
 
 
 class Batch(eqx.Module):
@@ -59,10 +60,13 @@ def continue_batch(model: Model, batch: Batch, key: jax.Array, last: int) -> Bat
     past, now, front, k, t = batch.past, batch.now, batch.front, batch.kernels, batch.t
     if len(k.m) < slots * length + 1:
         k = roomier(k, slots * length + 1)
+    pace = Pace(PIECE)
     while t <= last:
-        upto = min(last + 1, (t // length + 1) * length, t + PIECE)
+        tick((t / (last + 1)) ** 2)  # a step costs what lies behind it
+        upto = min(last + 1, (t // length + 1) * length, pace.upto(t))
         slotted = past + (empty,) * (slots - 1 - len(past))
         now, front, k = _stage(model, batch.sample, slotted, now, front, k, key, jnp.asarray(t), jnp.asarray(upto))
+        jax.block_until_ready(k.m)
         t = upto
         if t % length == 0:
             past, now = (*past, now), empty
@@ -103,6 +107,7 @@ def iterate_batch(model: Model, batch: Batch, key: jax.Array, last: int, toleran
         new = _close_all(model, start, rows, end)
         change = float(jnp.maximum(jnp.max(jnp.abs(new.m - guess.m)), jnp.max(jnp.abs(new.Cz - guess.Cz))))
         guess, done = new, done + 1
+        tick(done / iterations)
     return guess, done, change
 
 

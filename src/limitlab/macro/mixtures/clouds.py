@@ -22,6 +22,7 @@ from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.problems.inputs.labelled import Widths
+from limitlab.verbs import Pace, tick, turns
 
 __all__ = ["PARTICLES", "Plan", "mixture_memory", "mixture_variables", "solve_mixture"]
 
@@ -145,7 +146,7 @@ def _risks(field: ClosedField | SampleField, path: Units) -> jax.Array:
 
 
 @eqx.filter_jit
-def _kicked_steps(flow: _Flow, clouds: Units, step: jax.Array, first: jax.Array, count: jax.Array, key) -> Units:
+def _kicked_steps(flow: _Flow, clouds: Units, step: Any, first: Any, count: Any, key) -> Units:
     """Euler and Maruyama's steps first, ..., first + count - 1."""
     size = jnp.sqrt(2 * flow.temperature * step)
     moves = Units(flow.moves_a, flow.moves_b, jnp.ones(()))
@@ -165,12 +166,17 @@ def _kicked_steps(flow: _Flow, clouds: Units, step: jax.Array, first: jax.Array,
 
 def _noisy(flow: _Flow, start: Units, clock: np.ndarray, step: float, key: jax.Array):
     """Whole steps of at most the given length between the asked times; NaN after a cloud has run away."""
-    path, state, now, done, status = [], start, 0.0, 0, "ok"
-    for target in clock:
+    path, state, now, done, status, pace = [], start, 0.0, 0, "ok", Pace(1)
+    for target in turns(clock.tolist()):
         count = int(np.ceil((target - now) / step - 1e-9))
         if count and status == "ok":
-            length = jnp.asarray((target - now) / count)
-            state = _kicked_steps(flow, state, length, jnp.asarray(done), jnp.asarray(count), key)
+            length, first = np.asarray((target - now) / count), done
+            while first < done + count:
+                upto = min(done + count, pace.upto(first))
+                state = _kicked_steps(flow, state, length, np.asarray(first), np.asarray(upto - first), key)
+                jax.block_until_ready(state)
+                first = upto
+                tick((first - done) / count)
             if not all(bool(jnp.all(jnp.abs(x) < BOUND)) for x in state):
                 status, state = "diverged", jax.tree.map(lambda x: x * jnp.nan, state)
         if status == "ok":

@@ -25,6 +25,7 @@ from limitlab.results.schema import derived, overlap_dataset
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
 from limitlab.states.run import Run
 from limitlab.states.view import AbstractView, Variable, assembled
+from limitlab.verbs import turns
 
 __all__ = ["OverlapODE"]
 
@@ -105,7 +106,7 @@ class OverlapODE(AbstractLimit):
         )
 
     def solve(self, setting: CommitteeOnePass, times: np.ndarray):
-        runs = [self._run(setting, times, r) for r in range(self.replicas if self.d is not None else 1)]
+        runs = [self._run(setting, times, r) for r in turns(range(self.replicas if self.d is not None else 1))]
         return self._dataset(setting, times, runs, as_arrays(error_sum(setting, self.method)))
 
     def _run(self, setting: CommitteeOnePass, times: np.ndarray, replica: int) -> Integration:

@@ -28,6 +28,7 @@ from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
 from limitlab.states.run import Run
 from limitlab.states.view import AbstractView, Variable, assembled
+from limitlab.verbs import Pace, tick
 
 __all__ = ["OverlapSDE", "draw", "feasible", "noise"]
 
@@ -127,14 +128,17 @@ def _begin(setting: CommitteeOnePass, seed: Any, index: jax.Array, d: Any) -> tu
 
 @eqx.filter_jit
 def _advance(
-    args: Any, paths: _Path, keys: jax.Array, d, longest, target, samples: int, corrected: bool, block: int
+    args: Any, paths: _Path, keys: jax.Array, d, longest, target, pause, samples: int, corrected: bool, block: int
 ) -> _Path:
-    """All paths to the time ``target`` (traced: one compilation serves all save times), ``block`` at a time."""
+    """All paths to the time ``target`` (traced: one compilation serves all save times), ``block`` at a time.
+
+    A path stops after ``pause`` steps in all, as it would be there in one go.
+    """
 
     def one(path: _Path, key: jax.Array) -> _Path:
         P_inverse = pseudo_inverse(path.overlaps.P)
         return jax.lax.while_loop(
-            lambda p: p.alive & ((p.time < target) | (p.pending > 0)),
+            lambda p: p.alive & ((p.time < target) | (p.pending > 0)) & (p.steps < pause),
             lambda p: _step(args, p, key, P_inverse, d, longest, target, samples, corrected),
             path,
         )
@@ -256,10 +260,12 @@ class OverlapSDE(AbstractLimit):
         rate = SOFT_START * TURN / reach + zero
         paths = _Path(begin, zero, zero, rate, count, count, jnp.ones(self.replicas, bool))
         block = _block(args[1], self.samples, self.replicas)
-        views = []
+        views, pace, last = [], Pace(1), float(times[-1])
         for target in times.tolist():
-            end = jnp.asarray(target)
-            paths = _advance(args, paths, keys, dimension, reach, end, self.samples, self.corrected, block)
+            while bool(jnp.any(paths.alive & ((paths.time < target) | (paths.pending > 0)))):
+                end, pause = np.asarray(target), np.asarray(pace.upto(int(np.max(paths.steps))))
+                paths = _advance(args, paths, keys, dimension, reach, end, pause, self.samples, self.corrected, block)
+                tick(float(np.min(paths.time, where=np.asarray(paths.alive), initial=last)) / last)
             o = paths.overlaps
             views.append([_blank(np.asarray(x), np.asarray(paths.alive)) for x in (o.Q, o.M, o.a)])
         P = np.broadcast_to(np.asarray(begin.P), (len(times), *begin.P.shape))

@@ -23,6 +23,7 @@ from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_at
 from limitlab.states.run import Run
 from limitlab.states.success import Criterion
 from limitlab.states.view import Variable, assembled
+from limitlab.verbs import turns
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -123,7 +124,7 @@ class MatrixFlow(AbstractLimit):
         n = sample_count("MatrixFlow", setting.ratio, self.d)
         width = self._width(setting)
         run = self._descent if self.scheme == "descent" else self._flow
-        seen, status, end, steps = zip(*(run(setting, times, r) for r in range(self.replicas)), strict=True)
+        seen, status, end, steps = zip(*(run(setting, times, r) for r in turns(range(self.replicas))), strict=True)
         return dataset(
             setting.problem,
             matrix_variables(times, list(seen), list(status), list(end)),

@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from limitlab.verbs import tick
+
 __all__ = ["Followed", "Frozen", "extrapolated", "follow"]
 
 COLUMNS = 8  # order of a step; between 6 and 9 the cost at a tolerance of 1e-8 differs by less than a factor of 2
@@ -97,5 +99,6 @@ def follow(
             # A step cut short by an asked time says little about the next one unless it asks for less.
             step = max(step, best) if H < step else best
             y, now = new, (float(time) if H == time - now else now + H)
+            tick((index + now / time) / len(times))
         states[index] = y
     return Followed(states, "ok", float(times[-1]), taken)

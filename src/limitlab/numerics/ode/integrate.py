@@ -8,16 +8,17 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from limitlab.numerics.ode.dopri8 import RAN_AWAY, STALLED, TOO_MANY, March, march, march_many
+from limitlab.numerics.ode.dopri8 import OK, RAN_AWAY, STALLED, TOO_MANY, March, begun, march, march_many
 from limitlab.numerics.ode.extrapolation import Followed, follow
 from limitlab.numerics.ode.rk4 import norm, plus, runge_kutta_step
+from limitlab.numerics.shapes import filled, places
+from limitlab.verbs import Pace, tick
 
 __all__ = [
     "Followed",
@@ -32,6 +33,9 @@ __all__ = [
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
 IMPLICIT_STEPS = 20000
+MOST_STEPS = 10_000_000
+FIRST_PIECE = 64  # explicit steps before the first pause; one, if the state has more than SMALL numbers
+SMALL = 500
 STATUS = ("ok", "diverged", "max_steps", "not_converged")  # by code
 GROWN = 1e3  # a state that has grown by this factor when its steps shrink to nothing has diverged
 TOGETHER_STEPS = 256  # of several integrations side by side; those that need more go on alone, the others do not wait
@@ -69,36 +73,41 @@ def integrate(
     ``size`` (the largest entry of the start, unless the run began earlier) and no step is small enough.
     """
     times = np.asarray(times, float)
-    filled = [np.full((len(times), *np.shape(leaf)), np.nan) for leaf in jax.tree.leaves(start)]
+    stores = [np.full((len(times), *np.shape(leaf)), np.nan) for leaf in jax.tree.leaves(start)]
     structure = jax.tree.structure(start)
     at_start = times == begin
-    for store, leaf in zip(filled, jax.tree.leaves(start), strict=True):
+    for store, leaf in zip(stores, jax.tree.leaves(start), strict=True):
         store[at_start] = np.asarray(leaf)
     now, state, total, used = begin, start, 0, []
     size = _size(start) if size is None else size
+    room = places(len(times), _numbers(start))
     plan = {"auto": ("explicit", "implicit"), "explicit": ("explicit",), "implicit": ("implicit",)}[solver]
     status = "ok"
     for stage, method in enumerate(plan):
         pending = np.nonzero(times > now)[0]
         if len(pending) == 0:
             break
-        # Times already reached are asked again at the present time, so that shapes, and the compiled code, stay.
-        asked = np.maximum(times, now)
-        limit = EXPLICIT_STEPS if (method == "explicit" and solver == "auto") else IMPLICIT_STEPS
-        limit = 10_000_000 if solver == "explicit" else limit
+        # Times already reached are asked again at the present time, and the last one until there are as many as for
+        # other lists of times, so that shapes, and the compiled code, stay.
+        asked = filled(np.maximum(times, now), room)
         # The present time and the tolerances as arrays: numbers would be compiled in, and compiled again for others.
-        t0, relative, absolute, bounded, grown = map(np.asarray, (now, float(rtol), float(atol), float(bound), size))
-        out = _solve(drift, state, t0, asked, args, relative, absolute, bounded, method, limit, grown)
-        values, reached, final, code, steps = jax.device_get(out)
+        t0 = np.asarray(now)
+        tolerances = np.asarray(float(rtol)), np.asarray(float(atol)), np.asarray(float(bound))
+        if method == "explicit":
+            most = EXPLICIT_STEPS if solver == "auto" else MOST_STEPS
+            values, final, reached, code, steps = _explicit(drift, state, t0, asked, args, tolerances, most, size)
+        else:
+            out = _implicit(drift, state, t0, asked, args, *tolerances, IMPLICIT_STEPS, np.asarray(size))
+            values, reached, final, code, steps = jax.device_get(out)
         done = pending[times[pending] <= reached]
-        for store, leaf in zip(filled, jax.tree.leaves(values), strict=True):
+        for store, leaf in zip(stores, jax.tree.leaves(values), strict=True):
             store[done] = leaf[done]
         now, state, total = float(reached), final, total + int(steps)
         used.append(method)
         status = STATUS[int(code)]
         if status != "max_steps" or stage == len(plan) - 1:
             break
-    return Integration(jax.tree.unflatten(structure, filled), status, now, total, " then ".join(used) or "none")
+    return Integration(jax.tree.unflatten(structure, stores), status, now, total, " then ".join(used) or "none")
 
 
 def integrate_many(
@@ -144,6 +153,10 @@ def integrate_many(
     return runs
 
 
+def _numbers(tree: Any) -> int:
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(tree))
+
+
 def _size(tree: Any) -> float:
     return max(float(np.max(np.abs(leaf), initial=0.0)) for leaf in jax.tree.leaves(tree))
 
@@ -179,30 +192,48 @@ def _solve_many(drift, drifts, starts, times, args, shared, rtol, atol, bound, m
             def flow(y):
                 return ravel_pytree(drift(shaped(y), (arg, *shared)))[0]
 
-            return march(flow, y, 0.0, times, relative, absolute, bound, first_step, max_steps)
+            return march(flow, begun(y, 0.0, first_step, len(times)), times, relative, absolute, bound, max_steps)
 
         run = jax.lax.map(alone, (y0, args, rtol, atol))
     code = jax.vmap(_code)(run, jnp.max(jnp.abs(y0), axis=1))
     return jax.vmap(jax.vmap(shaped))(run.values), run.t, jax.vmap(shaped)(run.y), code, run.steps
 
 
+def _explicit(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], most: int, size: float):
+    """Explicit steps in pieces of a part of a second, so that progress is told and Ctrl-C is heard between them."""
+    leaves, structure = jax.tree.flatten(start)
+    flat = np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in leaves])
+    pace, done, limit = Pace(FIRST_PIECE if len(flat) <= SMALL else 1), 0, np.asarray(most)
+    zero, values = np.zeros((), int), np.full((len(times), len(flat)), np.nan)
+    before: Any = (t0, flat, np.minimum(FIRST_STEP, times[-1] - t0), zero, values, zero, zero)
+    run = March(*before)
+    while True:
+        run = _march(drift, start, run, times, args, *tolerances, limit, np.asarray(pace.upto(done)))
+        reached, code, done, seen = jax.device_get((run.t, run.code, run.steps, run.seen))
+        if seen >= len(times) or code != OK:
+            break
+        tick(float(reached / times[-1]))
+    values, y = jax.device_get((run.values, run.y))
+    if code == STALLED and np.max(np.abs(y)) >= GROWN * (1 + size):
+        code = RAN_AWAY  # steps that shrink to nothing while the state grows: it has diverged
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+    shapes = [np.shape(leaf) for leaf in leaves]
+    paths = [x.reshape(-1, *shape) for x, shape in zip(np.split(values, ends, axis=1), shapes, strict=True)]
+    final = [x.reshape(shape) for x, shape in zip(np.split(y, ends), shapes, strict=True)]
+    return *(jax.tree.unflatten(structure, x) for x in (paths, final)), float(reached), int(code), int(done)
+
+
 @eqx.filter_jit
-def _solve(drift, start, t0, times, args, rtol, atol, bound, method, max_steps, size=None):
-    flat, shaped = ravel_pytree(start)  # one vector: a third less to compile than a tree
-    size = jnp.max(jnp.abs(flat)) if size is None else size
-    if method == "explicit":
-        run = march(
-            lambda y: ravel_pytree(drift(shaped(y), args))[0],
-            flat,
-            t0,
-            jnp.asarray(times),
-            rtol,
-            atol,
-            bound,
-            jnp.minimum(FIRST_STEP, times[-1] - t0),
-            max_steps,
-        )
-        return jax.vmap(shaped)(run.values), run.t, shaped(run.y), _code(run, size), run.steps
+def _march(drift, start, run: March, times, args, rtol, atol, bound, most, pause) -> March:
+    """Onwards to the step ``pause``; one vector is a third less to compile than a tree."""
+    shaped = ravel_pytree(start)[1]
+    return march(lambda y: ravel_pytree(drift(shaped(y), args))[0], run, times, rtol, atol, bound, most, pause)
+
+
+@eqx.filter_jit
+def _implicit(drift, start, t0, times, args, rtol, atol, bound, max_steps, size):
+    flat, shaped = ravel_pytree(start)
+    import diffrax  # a third of a second, and most problems are not stiff
 
     def runaway(t, y, args, **kwargs):
         return ~jnp.all(jnp.isfinite(y)) | (jnp.max(jnp.abs(y)) > bound)
