@@ -2,6 +2,8 @@
 
     python benchmarks/first_answer.py [NAME ...] [--cache FOLDER]
 
+Apart stands also what xarray imports when it first sees an array (dask, which comes with distributed).
+
 Each case runs in processes of its own: one fills the cache, then the best of three counts. Beside the seconds stands
 the number of compiled programs that the answer needed (each is read from the cache, or compiled).
 """
@@ -33,6 +35,8 @@ mixture = ll.library.isotropic_mixture(delta=0.5)
 descent = ll.library.descent_phase_retrieval(algorithm=ll.GradientDescent(0.01), overlap=0.5)
 wide = ll.library.wide_phase_retrieval(width=20, sample_ratio=3.0)
 ll.predict, ll.simulate, ll.thresholds, ll.compare
+import xarray
+xarray.Variable("x", [0.0])
 """
 CASES = {  # name -> (seconds it may take, code)
     "OverlapODE erf": (1, "ll.predict(committee(), ll.OverlapODE(), times=np.linspace(0, 100, 21))"),

@@ -250,15 +250,15 @@ class OverlapSDE(AbstractLimit):
         longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
         live = as_arrays(setting)
         args = (live.from_anywhere(), as_arrays(error_sum(setting, self.method)))
-        dimension, reach = jnp.asarray(float(self.d)), jnp.asarray(float(longest))
-        begin, keys = _begin(live, jnp.asarray(self.seed), jnp.arange(self.replicas), dimension)
-        zero, count = jnp.zeros(self.replicas), jnp.zeros(self.replicas, int)
+        dimension, reach = np.asarray(float(self.d)), np.asarray(float(longest))
+        begin, keys = _begin(live, np.asarray(self.seed), np.arange(self.replicas), dimension)
+        zero, count = np.zeros(self.replicas), np.zeros(self.replicas, int)
         rate = SOFT_START * TURN / reach + zero
-        paths = _Path(begin, zero, zero, rate, count, count, jnp.ones(self.replicas, bool))
+        paths = _Path(begin, zero, zero, rate, count, count, np.ones(self.replicas, bool))
         block = _block(args[1], self.samples, self.replicas)
         views = []
         for target in times.tolist():
-            end = jnp.asarray(target)
+            end = np.asarray(target)
             paths = _advance(args, paths, keys, dimension, reach, end, self.samples, self.corrected, block)
             o = paths.overlaps
             views.append([_blank(np.asarray(x), np.asarray(paths.alive)) for x in (o.Q, o.M, o.a)])
@@ -280,10 +280,10 @@ class OverlapSDE(AbstractLimit):
                 "d": float(self.d),
                 "seed": self.seed,
                 "step": float(longest),
-                "steps": int(np.max(paths.steps)),
+                "steps": int(np.max(np.asarray(paths.steps))),
                 "samples": self.samples,
                 "corrected": int(self.corrected),
-                "corrections": int(np.sum(paths.corrections)),
+                "corrections": int(np.sum(np.asarray(paths.corrections))),
                 "gaussian_moments": args[1].name,
             },
         )

@@ -8,7 +8,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 from limitlab.numerics.ode.dopri8 import RAN_AWAY, STALLED, TOO_MANY, March, march, march_many
 from limitlab.numerics.ode.extrapolation import Followed, follow
 from limitlab.numerics.ode.rk4 import norm, plus, runge_kutta_step
+from limitlab.numerics.shapes import filled, places
 
 __all__ = [
     "Followed",
@@ -69,21 +69,23 @@ def integrate(
     ``size`` (the largest entry of the start, unless the run began earlier) and no step is small enough.
     """
     times = np.asarray(times, float)
-    filled = [np.full((len(times), *np.shape(leaf)), np.nan) for leaf in jax.tree.leaves(start)]
+    stores = [np.full((len(times), *np.shape(leaf)), np.nan) for leaf in jax.tree.leaves(start)]
     structure = jax.tree.structure(start)
     at_start = times == begin
-    for store, leaf in zip(filled, jax.tree.leaves(start), strict=True):
+    for store, leaf in zip(stores, jax.tree.leaves(start), strict=True):
         store[at_start] = np.asarray(leaf)
     now, state, total, used = begin, start, 0, []
     size = _size(start) if size is None else size
+    room = places(len(times), sum(np.size(leaf) for leaf in jax.tree.leaves(start)))
     plan = {"auto": ("explicit", "implicit"), "explicit": ("explicit",), "implicit": ("implicit",)}[solver]
     status = "ok"
     for stage, method in enumerate(plan):
         pending = np.nonzero(times > now)[0]
         if len(pending) == 0:
             break
-        # Times already reached are asked again at the present time, so that shapes, and the compiled code, stay.
-        asked = np.maximum(times, now)
+        # Times already reached are asked again at the present time, and the last one until there are as many as for
+        # other lists of times, so that shapes, and the compiled code, stay.
+        asked = filled(np.maximum(times, now), room)
         limit = EXPLICIT_STEPS if (method == "explicit" and solver == "auto") else IMPLICIT_STEPS
         limit = 10_000_000 if solver == "explicit" else limit
         # The present time and the tolerances as arrays: numbers would be compiled in, and compiled again for others.
@@ -91,14 +93,14 @@ def integrate(
         out = _solve(drift, state, t0, asked, args, relative, absolute, bounded, method, limit, grown)
         values, reached, final, code, steps = jax.device_get(out)
         done = pending[times[pending] <= reached]
-        for store, leaf in zip(filled, jax.tree.leaves(values), strict=True):
+        for store, leaf in zip(stores, jax.tree.leaves(values), strict=True):
             store[done] = leaf[done]
         now, state, total = float(reached), final, total + int(steps)
         used.append(method)
         status = STATUS[int(code)]
         if status != "max_steps" or stage == len(plan) - 1:
             break
-    return Integration(jax.tree.unflatten(structure, filled), status, now, total, " then ".join(used) or "none")
+    return Integration(jax.tree.unflatten(structure, stores), status, now, total, " then ".join(used) or "none")
 
 
 def integrate_many(
@@ -203,6 +205,8 @@ def _solve(drift, start, t0, times, args, rtol, atol, bound, method, max_steps, 
             max_steps,
         )
         return jax.vmap(shaped)(run.values), run.t, shaped(run.y), _code(run, size), run.steps
+
+    import diffrax  # a third of a second, and most problems are not stiff
 
     def runaway(t, y, args, **kwargs):
         return ~jnp.all(jnp.isfinite(y)) | (jnp.max(jnp.abs(y)) > bound)
