@@ -116,6 +116,7 @@ def test_all_that_integrates_goes_through_one_door():
 CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "deque"}
 # (file, name) of what is filled while the program runs, and (file, function) of what asks for an id; with the reason.
 FILLED = {
+    ("_setup.py", "_lent"): "what the environment had before JAX was told by it; given back at once",
     ("bar.py", "live"): "the console that draws a bar just now",
     ("spec/write.py", "_TOKENS"): "names of objects that nothing else tells apart; no result is looked up here",
 }

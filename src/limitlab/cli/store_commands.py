@@ -78,7 +78,7 @@ def ls(
       limitlab store ls runs --points | sort -k 3
     """
     from limitlab.errors import LimitlabError
-    from limitlab.sweep.storage.care import standing
+    from limitlab.sweep.storage.standing import standing
 
     store = _open(folder)
     if points:
@@ -220,7 +220,7 @@ def _overview(store: "Store") -> tuple[Any, bool]:
     from rich.console import Group
     from rich.text import Text
 
-    from limitlab.sweep.storage.care import look
+    from limitlab.sweep.storage.standing import look
 
     runs = list(look(store).items())
     rows = [_row(state, record) for _, (state, record) in runs]

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 __all__ = ["NUMBERS", "as_arrays", "changed_fields", "is_zero", "plain", "traced"]
@@ -31,14 +30,17 @@ def is_zero(value: Any) -> bool:
 
 
 def as_arrays(tree: T) -> T:
-    """Every number of a module as a JAX array of floats: traced by ``eqx.filter_jit``, mapped by ``vmap``."""
-    return jax.tree.map(lambda x: jnp.asarray(x, float) if _is_number(x) else x, tree, is_leaf=eqx.is_array_like)
+    """Every number of a module as an array of floats: traced by ``eqx.filter_jit``, mapped by ``vmap``.
+
+    Of NumPy: to make one of JAX is a small program for every new shape.
+    """
+    return jax.tree.map(lambda x: np.asarray(x, float) if _is_number(x) else x, tree, is_leaf=eqx.is_array_like)
 
 
 def traced(tree: T) -> T:
     """Like `as_arrays`, but a plain 0 stays one: "no noise" is a different formula, not a small number."""
     return jax.tree.map(
-        lambda x: jnp.asarray(x, float) if _is_number(x) and not (np.ndim(x) == 0 and x == 0) else x,
+        lambda x: np.asarray(x, float) if _is_number(x) and not (np.ndim(x) == 0 and x == 0) else x,
         tree,
         is_leaf=eqx.is_array_like,
     )

@@ -64,7 +64,7 @@ def population_risk(channel: AbstractChannel, loss: AbstractLoss, m: np.ndarray,
     live = traced((channel, loss))
     points = np.stack([np.ravel(x) for x in np.broadcast_arrays(m, q)], axis=1)
     padded = np.concatenate([points, np.full((-len(points) % BLOCK, 2), np.nan)])
-    parts = [np.asarray(_risks(*live, jnp.asarray(block), jnp.asarray(rho))) for block in padded.reshape(-1, BLOCK, 2)]
+    parts = [np.asarray(_risks(*live, block, np.asarray(rho))) for block in padded.reshape(-1, BLOCK, 2)]
     return np.concatenate(parts)[: len(points)].reshape(np.shape(m))
 
 

@@ -1,6 +1,5 @@
 """Results on disk: netCDF, written beside its place and then renamed, read whole and checked."""
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,20 +8,15 @@ import numpy as np
 
 from limitlab.errors import InputError, ResultFileError
 from limitlab.files import open_plain, unwritable, whole
-from limitlab.results.scan import JSON_MARK, available_memory, check_file
+from limitlab.results.attributes import DATE_KIND, DATES, decode_attribute, encode_attribute
+from limitlab.results.scan import available_memory, check_file
 from limitlab.results.schema import SCHEMA_VERSION, validate
-from limitlab.text import printable, show, writable
+from limitlab.text import printable, show
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["load", "save"]
-
-# netCDF attributes are texts and numbers. Others (booleans, lists, tables, None) are kept as JSON after JSON_MARK.
-MAX_JSON = 5_000_000  # characters of such an attribute
-MAX_DEPTH = 32  # of lists and tables in it
-# netCDF has no dates: they are kept as whole numbers with an attribute that says what they count.
-DATE_KIND, DATES = "limitlab_dtype", ("datetime64", "timedelta64")
 
 
 def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
@@ -130,12 +124,12 @@ def _read(path: Path) -> "xr.Dataset":
 
 def _encode(ds: "xr.Dataset") -> "xr.Dataset":
     out = ds.copy().drop_encoding()
-    out.attrs = {name: _encode_attribute(value) for name, value in ds.attrs.items()}
+    out.attrs = {name: encode_attribute(value) for name, value in ds.attrs.items()}
     for name in [name for name, variable in ds.variables.items() if variable.dtype.kind in "mM"]:
         about = {**ds[name].attrs, DATE_KIND: str(ds[name].dtype)}
         out[name] = (ds[name].dims, ds[name].values.astype("int64"), about)
     for name in out.variables:
-        out[name].attrs = {key: _encode_attribute(value) for key, value in out[name].attrs.items()}
+        out[name].attrs = {key: encode_attribute(value) for key, value in out[name].attrs.items()}
     return out
 
 
@@ -149,49 +143,6 @@ def _decode(ds: "xr.Dataset") -> "xr.Dataset":
             others = {key: value for key, value in ds[name].attrs.items() if key != DATE_KIND}
             ds[name] = (ds[name].dims, ds[name].values.astype(kind), others)
     for name in ds.variables:
-        ds[name].attrs = {key: _decode_attribute(value) for key, value in ds[name].attrs.items()}
-    ds.attrs = {name: _decode_attribute(value) for name, value in ds.attrs.items()}
+        ds[name].attrs = {key: decode_attribute(value) for key, value in ds[name].attrs.items()}
+    ds.attrs = {name: decode_attribute(value) for name, value in ds.attrs.items()}
     return ds
-
-
-def _encode_attribute(value: Any) -> Any:
-    if isinstance(value, str) and value and not value.startswith(JSON_MARK) and writable(value) == value:
-        return value
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and abs(value) < 2**63:
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value)
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, np.bool_):
-        value = bool(value)
-    text = JSON_MARK + json.dumps(value)
-    if len(text) > MAX_JSON or _depth(value) > MAX_DEPTH:
-        raise InputError(
-            f"An attribute takes {len(text)} characters of JSON; a file takes at most {MAX_JSON}, nested at most "
-            f"{MAX_DEPTH} deep. Put long lists into variables."
-        )
-    return text
-
-
-def _decode_attribute(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(JSON_MARK):
-        if len(value) > MAX_JSON:
-            raise InputError(f"An attribute has {len(value)} characters of JSON; at most {MAX_JSON} are read.")
-        table = json.loads(value[len(JSON_MARK) :])
-        if _depth(table) > MAX_DEPTH:
-            raise InputError(f"An attribute is nested more than {MAX_DEPTH} deep; no result has such attributes.")
-        return table
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _depth(value: Any) -> int:
-    """How deep lists and tables are nested, not counted beyond `MAX_DEPTH` + 1."""
-    level, depth = [value], 0
-    while depth <= MAX_DEPTH:
-        tables = [v for v in level if isinstance(v, (dict, list, tuple))]
-        if not tables:
-            break
-        level = [inner for v in tables for inner in (v.values() if isinstance(v, dict) else v)]
-        depth += 1
-    return depth

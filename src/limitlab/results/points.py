@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from limitlab.problems.problem import Problem
+if TYPE_CHECKING:  # stores are looked at without JAX
+    from limitlab.problems.problem import Problem
 
 __all__ = ["Families", "Point", "Table", "families_of", "in_families"]
 
@@ -50,9 +51,9 @@ class Families:
 
     verb: Callable
     smallest: int
-    key: Callable[[Problem, dict[str, Any]], Hashable | None]
-    many: Callable[[Sequence[Problem], Sequence[int], dict[str, Any]], Sequence[Any]]
-    curve: Callable[[Problem, np.ndarray, dict[str, Any]], Any] = lambda problem, alphas, keywords: None
+    key: "Callable[[Problem, dict[str, Any]], Hashable | None]"
+    many: "Callable[[Sequence[Problem], Sequence[int], dict[str, Any]], Sequence[Any]]"
+    curve: "Callable[[Problem, np.ndarray, dict[str, Any]], Any]" = lambda problem, alphas, keywords: None
     threads: bool = False
 
 

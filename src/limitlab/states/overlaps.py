@@ -5,17 +5,20 @@ r"""Microstates, macrostates, and `measure`, the only map from one to the other.
     Q = WW^T/d, \quad M = WW^{*T}/d, \quad P = W^*W^{*T}/d
 """
 
+import math
 from typing import ClassVar, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum
 from limitlab.numerics.keys import Stream, stream
 from limitlab.numerics.linalg import realised
+from limitlab.numerics.shapes import filled, places
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.networks import Committee
@@ -96,9 +99,10 @@ class Overlaps(eqx.Module):
     @property
     def omega(self) -> jax.Array:
         """The joint Gram matrix of student and teacher fields, students first."""
-        upper = jnp.concatenate([self.Q, self.M], axis=-1)
-        lower = jnp.concatenate([jnp.swapaxes(self.M, -1, -2), self.P], axis=-1)
-        return jnp.concatenate([upper, lower], axis=-2)
+        xp = np if isinstance(self.Q, np.ndarray) else jnp
+        upper = xp.concatenate([self.Q, self.M], axis=-1)
+        lower = xp.concatenate([xp.swapaxes(self.M, -1, -2), self.P], axis=-1)
+        return xp.concatenate([upper, lower], axis=-2)
 
 
 @double
@@ -164,8 +168,8 @@ def _placed(o: Overlaps, sphere: bool) -> Overlaps:
 
 def error_coefficients(setting: Committees, a: jax.Array) -> jax.Array:
     r"""c with :math:`\mathcal E = y - f = \sum_A c_A \sigma_A(s_A) + \sqrt\Delta z`: -a_i/p, then a*_r/k."""
-    teacher = setting.teacher
-    return jnp.concatenate([-a / setting.student.width, teacher.a_star / teacher.width])
+    xp, teacher = np if isinstance(a, np.ndarray) else jnp, setting.teacher
+    return xp.concatenate([-a / setting.student.width, teacher.a_star / teacher.width])
 
 
 def error_sum(setting: Committees, method: str = "auto", units: int | None = None) -> AbstractFieldSum:
@@ -195,16 +199,27 @@ def risk(problem: Problem | Committees, overlaps: Overlaps, sums: AbstractFieldS
     return 0.5 * (c @ sums.values(overlaps.omega, c) + pair.channel.variance)
 
 
-@eqx.filter_jit
-def risks(setting: Committees, sums: AbstractFieldSum, path: Overlaps) -> jax.Array:
-    """The risk along any leading axes of a path of overlaps, in batches that bound the memory."""
+def _risks(setting: Committees, sums: AbstractFieldSum, points: Overlaps) -> jax.Array:
+    """The risk at each of many overlaps, in batches that bound the memory."""
+    return jax.lax.map(lambda o: risk(setting, o, sums), points, batch_size=max(1, BATCH // sums.size))
+
+
+_compiled = eqx.filter_jit(_risks)
+
+
+@double
+def risks(setting: Committees, sums: AbstractFieldSum, path: Overlaps) -> np.ndarray:
+    """The risk along any leading axes of a path of overlaps."""
     lead = path.a.shape[:-1]
-    flat = jax.tree.map(lambda x: jnp.asarray(x).reshape(-1, *x.shape[len(lead) :]), path)
-    batch = max(1, BATCH // sums.size)
-    return jax.lax.map(lambda o: risk(setting, o, sums), flat, batch_size=batch).reshape(lead)
+    flat = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[len(lead) :]), path)
+    count, numbers = math.prod(lead), sum(x[0].size for x in jax.tree.leaves(flat))
+    others = math.prod(1 << (n - 1).bit_length() for n in lead[1:])  # each axis has few sizes, and so their product
+    room = places(lead[0], others * numbers) * others if lead else 1
+    padded = jax.tree.map(lambda x: filled(x, room), flat)
+    return np.asarray(_compiled(setting, sums, padded))[:count].reshape(lead)
 
 
 @eqx.filter_jit
 def family_risks(settings: Committees, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
     """The same for several problems, whose numbers and paths lie along the first axes."""
-    return jax.lax.map(lambda lane: risks(lane[0], sums, lane[1]), (settings, paths))
+    return jax.lax.map(lambda lane: _risks(lane[0], sums, lane[1]), (settings, paths))

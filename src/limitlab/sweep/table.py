@@ -10,7 +10,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.problems.problem import Problem
-from limitlab.results.files import _encode_attribute as encode_attribute
+from limitlab.results.attributes import encode_attribute
 from limitlab.results.points import Point, Table
 from limitlab.results.schema import (
     ATTRIBUTES,

@@ -2,12 +2,15 @@
 
 import warnings
 
+import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.errors import AccuracyWarning
+from limitlab.numerics.trees import traced
+from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.losses import AbstractLoss
 
 __all__ = ["top_curvature", "warn_if_unstable"]
 
@@ -28,9 +31,14 @@ def top_curvature(setting: Descent, n: int = PROBE, seed: int = 0) -> float:
     X = rng.normal(size=(n, d)) / np.sqrt(d)
     z = X @ rng.normal(size=d)
     z *= np.sqrt(n / (z @ z))
-    y = setting.channel.sample(jax.random.key(seed), jnp.asarray(np.sqrt(rho) * z))
-    bend = setting.loss.gradient(y, jnp.asarray(z if rule.spherical else np.sqrt(rho) * z))[1]
+    fields = np.sqrt(rho) * z
+    bend = _bends(traced(setting.channel), traced(setting.loss), seed, fields, z if rule.spherical else fields)
     return float(rule.factor) * float(np.linalg.eigvalsh((X.T * np.asarray(bend)) @ X)[-1]) + float(rule.penalty)
+
+
+@eqx.filter_jit
+def _bends(channel: AbstractChannel, loss: AbstractLoss, seed: int, truth: jax.Array, fields: jax.Array) -> jax.Array:
+    return loss.gradient(channel.sample(jax.random.key(seed), truth), fields)[1]
 
 
 def warn_if_unstable(by: str, setting: Descent, stacklevel: int = 4) -> bool:

@@ -84,7 +84,7 @@ def free_entropy(problem: Problem, m, progress: Watch = None) -> "xr.Dataset":
     inner = (m > 0) & (m < rho)
     values, signals = np.full(m.shape, alpha * line.zero_phi), np.zeros(m.shape)
     if np.any(inner):
-        f, A = _landscape(traced(prior), traced(channel), jnp.asarray(alpha), jnp.asarray(m[inner]))
+        f, A = _landscape(traced(prior), traced(channel), np.asarray(alpha), m[inner])
         values[inner], signals[inner] = np.asarray(f), np.asarray(A)
     values[m >= rho], signals[m >= rho] = _at_the_truth(line, alpha), np.inf
     states = stable_states(line, np.array([alpha]))[0]

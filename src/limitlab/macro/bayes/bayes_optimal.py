@@ -12,6 +12,7 @@ from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import FixedPoint, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.machine import relieve
+from limitlab.numerics.shapes import filled
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
@@ -37,8 +38,9 @@ def _errors(channel: AbstractChannel, m: Any, V: Any) -> tuple[jax.Array, jax.Ar
 def label_errors(channel: AbstractChannel, m, V) -> tuple[np.ndarray, np.ndarray]:
     """Mean-square error on a new label, and the error in the sense of the channel (wrong signs for binary labels)."""
     m, V = (np.atleast_1d(np.asarray(x, float)) for x in (m, V))
-    mse, error = _errors(traced(channel), m, np.maximum(V, 1e-26))
-    return np.asarray(mse), np.asarray(error)
+    room = 1 << (len(m) - 1).bit_length()  # few shapes
+    mse, error = _errors(traced(channel), filled(m, room), filled(np.maximum(V, 1e-26), room))
+    return np.asarray(mse)[: len(m)], np.asarray(error)[: len(m)]
 
 
 def positive_list(by: str, name: str, values: Any, strict: bool) -> np.ndarray:

@@ -15,6 +15,7 @@ from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.shapes import along_rows, places
 from limitlab.numerics.trees import plain, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
@@ -67,19 +68,26 @@ def mismatched_step(prior: AbstractPrior, channel: AbstractChannel, alpha: jax.A
     return jax.tree.map(lambda old, new: jnp.where(done, old, new), now, after)
 
 
-@eqx.filter_jit
 def evolve(
     prior: AbstractPrior, channel: AbstractChannel, alpha, start: Order, iterations: int, matched: bool
 ) -> Order:
     """The start and the iterations after it, stacked."""
+    room, count = places(iterations + 1), np.asarray(iterations)
+    path = _evolve(prior, channel, np.asarray(alpha), Order(*map(np.asarray, start)), count, room, matched)
+    return Order(*(np.asarray(x)[: iterations + 1] for x in path))
+
+
+@eqx.filter_jit
+def _evolve(prior, channel, alpha, start: Order, count, room: int, matched: bool) -> Order:
     step = matched_step if matched else mismatched_step
 
-    def body(now, _):
+    def body(i, carry):
+        now, path = carry
         after = step(prior, channel, alpha, now)
-        return after, after
+        return after, jax.tree.map(lambda line, x: line.at[i + 1].set(x), path, after)
 
-    _, path = jax.lax.scan(body, start, None, iterations)
-    return jax.tree.map(lambda a, b: jnp.concatenate([jnp.asarray(a, float)[None], b]), start, path)
+    path = jax.tree.map(lambda x: jnp.zeros(room).at[0].set(x), start)
+    return jax.lax.fori_loop(0, count, body, (start, path))[1]
 
 
 @eqx.filter_jit
@@ -99,6 +107,7 @@ def _settle(prior, channel, alpha, start: Order, tolerance: float):
     return jax.lax.while_loop(unfinished, body, (start, 0, jnp.asarray(jnp.inf)))
 
 
+@along_rows
 @eqx.filter_jit
 def _errors(channel: AbstractChannel, rho, path: Order):
     return jax.lax.map(lambda o: channel.prediction_error(rho, o.m, o.q, o.V), path)
@@ -170,7 +179,7 @@ class StateEvolution(AbstractLimit):
             share = {"weak": WEAK, "informed": INFORMED}.get(str(share), share)
             rest = 1e-9 if share == INFORMED else 1 - float(share)
             own = Order(float(share) * rho, float(share) * rho, rest * rho)
-        return Order(*(jnp.asarray(x) for x in (own.m, own.q, max(own.V, V_FLOOR))))
+        return Order(*(np.asarray(float(x)) for x in (own.m, own.q, max(own.V, V_FLOOR))))
 
     def solve(self, setting: "MessagePassing", times: np.ndarray | None = None):
         problem, prior, channel, alpha = setting.glm.problem, setting.glm.prior, setting.glm.channel, setting.glm.ratio
@@ -179,18 +188,18 @@ class StateEvolution(AbstractLimit):
         matched = bool(start.q == start.m)
         count = self.iterations or setting.iterations
         parts = traced(prior), traced(channel)
-        path = evolve(*parts, jnp.asarray(alpha), start, count, matched)
+        path = evolve(*parts, alpha, start, count, matched)
         end, status, attrs = _fixed(setting.glm, start, matched)
         if channel.even and float(start.m) == 0:
             at_random = setting.start is not None and setting.start.alone and setting.start.random
             attrs["note"] = STUCK + (STUCK_AT_RANDOM if at_random else "")
-        both = jax.tree.map(lambda a, b: jnp.append(a, b), path, end)
+        both = Order(*(np.append(line, np.asarray(x)) for line, x in zip(path, end, strict=True)))
         if matched:  # V down to the floor that simulations have as well; the fixed point as it is
-            seen = both.V.at[:-1].max(PERFECT * rho)
+            seen = np.append(np.maximum(path.V, PERFECT * rho), both.V[-1])
             errors = label_errors(channel, both.m, seen)[1]
         else:
-            errors = np.asarray(_errors(parts[1], jnp.asarray(rho), both))
-        m, q, V = (np.asarray(x) for x in path)
+            errors = _errors(parts[1], np.asarray(rho), both)
+        m, q, V = path
         along = ("iteration",)
         variables = {
             "m": (along, m),
@@ -241,8 +250,8 @@ def _fixed(glm: GLM, start: Order, matched: bool) -> tuple[Order, str, dict]:
     """Where the iteration ends, how, and what there is to say about it."""
     if matched:
         state = _reached(curve(glm.prior, glm.channel), glm.ratio, float(start.m))
-        return Order(*(jnp.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR)))), "ok", {}
-    end, count, change = _settle(traced(glm.prior), traced(glm.channel), jnp.asarray(glm.ratio), start, 1e-10)
+        return Order(*(np.asarray(x) for x in (state.m, state.m, max(state.V, V_FLOOR)))), "ok", {}
+    end, count, change = _settle(traced(glm.prior), traced(glm.channel), np.asarray(glm.ratio), start, 1e-10)
     done = float(change) <= 1e-10
     return end, "ok" if done else "not_converged", {"iterations": int(count), "change": float(change)}
 

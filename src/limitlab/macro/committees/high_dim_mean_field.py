@@ -12,18 +12,21 @@ from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.committees.particles import CHUNK, Cloud, Interaction, cloud_risk, drift, interaction
 from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.overlaps.drift import limit_start
 from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.gauss.pairs import pair_numbers
 from limitlab.numerics.gauss.rules import normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import Integration, integrate
+from limitlab.numerics.shapes import along_rows
 from limitlab.numerics.trees import as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
+from limitlab.problems.starts import AbstractStart
 from limitlab.results.schema import dataset
 from limitlab.states.direction import Direction
-from limitlab.states.overlaps import Overlaps, initial_overlaps, limit_overlaps, start_key
+from limitlab.states.overlaps import Overlaps, initial_overlaps, start_key
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
 
@@ -33,13 +36,28 @@ __all__ = ["HighDimMeanField"]
 IMPLICIT = 2**22
 
 
-_draw = eqx.filter_jit(initial_overlaps)
+@eqx.filter_jit
+def _drawn(setting: CommitteeOnePass, seed: np.ndarray, d: np.ndarray) -> Overlaps:
+    return initial_overlaps(setting, start_key(seed, 0), d)
+
+
+@eqx.filter_jit
+def _layer(start: AbstractStart, seed: np.ndarray, particles: int) -> jax.Array:
+    return start.draw_second_layer(jax.random.split(start_key(seed, 0))[1], particles)
+
+
+@eqx.filter_jit
+def _orthogonal(overlaps: Overlaps) -> jax.Array:
+    """The part of each unit's norm that is orthogonal to the teacher."""
+    inside = jnp.einsum("ir,rs,is->i", overlaps.M, pseudo_inverse(overlaps.P), overlaps.M)
+    return jnp.maximum(jnp.diagonal(overlaps.Q) - inside, 0.0)  # below zero by rounding only
 
 
 def _flow(cloud: Cloud, args: tuple[CommitteeOnePass, Interaction]) -> Cloud:
     return drift(*args, cloud)
 
 
+@along_rows
 @eqx.filter_jit
 def _risks(args: tuple[CommitteeOnePass, Interaction], path: Cloud) -> jax.Array:
     return jax.lax.map(lambda cloud: cloud_risk(*args, cloud), path)
@@ -145,26 +163,25 @@ class HighDimMeanField(AbstractLimit):
             f"It follows {n} particles, each of which acts on all others. Use fewer particles or times.",
         )
 
-    def _cloud(self, setting: CommitteeOnePass) -> tuple[CommitteeOnePass, Cloud, jax.Array]:
+    def _cloud(self, setting: CommitteeOnePass) -> tuple[CommitteeOnePass, Cloud, np.ndarray]:
         """The setting with one unit per particle, the particles at time 0, and P."""
         student, start = setting.student, setting.start
         n = student.width if self.particles is None else self.particles
         a = student.output_weights
         wide = replace(student, width=n, output_weights=None if a is None else np.tile(a, n // student.width))
-        # Same keys as simulate and OverlapODE, so that with particles=None all three start from the same draw.
-        key = start_key(self.seed, 0)
         if n != student.width:
             setting = replace(setting, student=wide)
+        # Same keys as simulate and OverlapODE, so that with particles=None all three start from the same draw.
+        seed = np.asarray(self.seed)
         if self.d is not None:
-            overlaps = _draw(as_arrays(setting), key, float(self.d))
+            overlaps = _drawn(as_arrays(setting), seed, np.asarray(float(self.d)))
         elif self.particles is None:
-            overlaps = limit_overlaps(setting)
+            overlaps = limit_start(setting)
         else:
-            a = start.draw_second_layer(jax.random.split(key)[1], n) if a is None else wide.output_weights
-            overlaps = Overlaps(*start.limit(n, setting.teacher.width), jnp.asarray(a))
-        inside = jnp.einsum("ir,rs,is->i", overlaps.M, pseudo_inverse(overlaps.P), overlaps.M)
-        q = jnp.maximum(jnp.diagonal(overlaps.Q) - inside, 0.0)  # below zero by rounding only
-        return setting, Cloud(overlaps.M, q, overlaps.a), overlaps.P
+            a = _layer(as_arrays(start), seed, n) if a is None else wide.output_weights
+            overlaps = Overlaps(*start.limit(n, setting.teacher.width), a)
+        M, q, a, P = jax.device_get((overlaps.M, _orthogonal(overlaps), overlaps.a, overlaps.P))
+        return setting, Cloud(M, q, a), P
 
     def solve(self, setting: CommitteeOnePass, times: np.ndarray):
         wide, cloud, P = self._cloud(setting)
@@ -175,7 +192,7 @@ class HighDimMeanField(AbstractLimit):
         numbers = 1 if links.square else len(cloud.q) ** 2 * links.xi.size * _numbers(wide, links)
         solver = "auto" if size * max(size, min(numbers, CHUNK)) <= IMPLICIT else "explicit"
         run = integrate(_flow, cloud, times, args, rtol=self.rtol, atol=0.1 * self.rtol, solver=solver)
-        risks = np.asarray(_risks(args, jax.tree.map(jnp.asarray, run.values)))
+        risks = _risks(args, run.values)
         error = 0.0 if links.square else self._quadrature_error(args, run.values)
         return self._dataset(setting, times, run, risks, P, _method(wide, links), error)
 
@@ -189,7 +206,7 @@ class HighDimMeanField(AbstractLimit):
             twin = eqx.tree_at(lambda x: x.rule, twin, as_arrays(normal_rule(2, twin=True)))
         finite = np.nonzero(np.all(np.isfinite(path.q), axis=1))[0]
         points = {finite[0], finite[len(finite) // 2], finite[-1]} if len(finite) else set()
-        clouds = [Cloud(*(jnp.asarray(x[t]) for x in path)) for t in points]
+        clouds = [Cloud(*(x[t] for x in path)) for t in points]
         return max((float(_gap(cloud, args, (setting, twin))) for cloud in clouds), default=0.0)
 
     def _dataset(

@@ -51,6 +51,9 @@ class Interaction(eqx.Module):
     square: bool = eqx.field(static=True)
 
 
+_inverse = jax.jit(pseudo_inverse)
+
+
 class _Sums(NamedTuple):
     r"""Sums over partners C weighted by c_C: curvature u (p,), pull (p, k), spread h (p,), values by layer (p,)."""
 
@@ -79,9 +82,9 @@ def interaction(
     # For squares the rule costs nothing: as many zeros as there are nodes at finite d, and one compilation serves both.
     zeros = nodes if square else 1
     xi, weights = (np.zeros(zeros), np.full(zeros, 1 / zeros)) if n is None else gegenbauer_rule(n, nodes)
-    P = jnp.asarray(P, float)
+    P = np.asarray(P, float)
     rule = None if exact else as_arrays(normal_rule(2))
-    return Interaction(P, pseudo_inverse(P), jnp.asarray(xi), jnp.asarray(weights), rule, own, square)
+    return Interaction(P, np.asarray(_inverse(P)), np.asarray(xi), np.asarray(weights), rule, own, square)
 
 
 def _square_sums(cloud: Cloud, c: jax.Array, links: Interaction) -> _Sums:

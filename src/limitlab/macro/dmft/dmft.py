@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
@@ -20,6 +19,7 @@ from limitlab.macro.dmft.solve import Batch, block_length, bytes_needed, continu
 from limitlab.macro.dmft.state import DMFTState
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times, whole_steps
+from limitlab.numerics.keys import folded
 from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.numerics.trees import plain, traced
 from limitlab.problems.asked import Asked
@@ -221,7 +221,7 @@ class DMFT(AbstractLimit):
 
     def _model(self, setting: Descent) -> Model:
         rule, loss = traced((setting.rule, setting.loss))
-        alpha, rho = jnp.asarray(setting.ratio), jnp.asarray(setting.rho)
+        alpha, rho = np.asarray(float(setting.ratio)), np.asarray(float(setting.rho))
         return Model(rule, loss, alpha, rho, self._scheme(setting), bool(setting.channel.even))
 
     def _start(self, setting: Descent) -> tuple[float, float]:
@@ -238,7 +238,7 @@ class DMFT(AbstractLimit):
         return first_batch(model, sample, m, q, key, block_length(last))
 
     def _key(self, index: int) -> jax.Array:
-        return jax.random.fold_in(jax.random.key(self.seed), index)
+        return folded(self.seed, index)
 
     def _settings(self) -> str:
         names = ("trajectories", "batches", "probes", "seed", "d")

@@ -22,6 +22,7 @@ import numpy as np
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.macro.dmft.rows import Fit, Kernels, Model, Row, Scheme
 from limitlab.numerics.gauss.rules import sobol_points
+from limitlab.numerics.trees import traced
 
 __all__ = ["Block", "Front", "Sample", "draw_normals", "draw_sample", "empty_block", "first_front", "move", "observe"]
 
@@ -74,11 +75,16 @@ def draw_sample(channel: Any, count: int, rho: float, spread: float, key: jax.Ar
     weight /= weight.sum()
     x -= weight @ x
     x = np.linalg.solve(np.linalg.cholesky((x.T * weight) @ x), x.T)
-    h0 = jnp.asarray(np.sqrt(rho) * x[0])
-    y = channel.sample(jax.random.fold_in(key, LABEL), h0)
-    return Sample(h0, y, jnp.asarray(weight), jnp.asarray(np.sqrt(spread) * x[1]))
+    h0 = np.sqrt(rho) * x[0]
+    return jax.device_put(Sample(h0, _labels(traced(channel), key, h0), weight, np.sqrt(spread) * x[1]))
 
 
+@eqx.filter_jit
+def _labels(channel: Any, key: jax.Array, h0: jax.Array) -> jax.Array:
+    return channel.sample(jax.random.fold_in(key, LABEL), h0)
+
+
+@eqx.filter_jit
 def first_front(rule: AbstractDescent, sample: Sample, scheme: Scheme, key: jax.Array) -> Front:
     mask = rule.first_mask(_key(key, MASK, 0), len(sample.h0))
     z = sample.first if scheme.identity else jnp.zeros(0)
@@ -86,8 +92,9 @@ def first_front(rule: AbstractDescent, sample: Sample, scheme: Scheme, key: jax.
 
 
 def empty_block(count: int, scheme: Scheme, length: int) -> Block:
-    line, many = jnp.zeros((length, count)), jnp.zeros((length, scheme.probes * count))
-    return Block(line, line, many, many.astype(jnp.int8), line, line if scheme.identity else jnp.zeros((length, 0)))
+    line, many = np.zeros((length, count)), np.zeros((length, scheme.probes * count))
+    signs, z = many.astype(np.int8), line if scheme.identity else np.zeros((length, 0))
+    return jax.device_put(Block(line, line, many, signs, line, z))
 
 
 def observe(model: Model, sample: Sample, past, now: Block, front: Front, key, m, t) -> tuple[Block, Row, jax.Array]:

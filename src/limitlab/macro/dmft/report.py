@@ -31,7 +31,7 @@ def report(
         values[name] = np.where(lost, np.nan, array)
     values["risk"] = population_risk(setting.channel, setting.loss, values["m"], values["q"], rho)
     before = [float(np.max(np.abs(np.asarray(k.before)[: steps[-1] + 1]), initial=0.0)) for k in solved]
-    stuck = setting.channel.even and float(solved[0].m[0]) == 0
+    stuck = setting.channel.even and float(np.asarray(solved[0].m)[0]) == 0
     status = np.where(alive, np.where(settled, "ok", "not_converged"), "diverged")
     run = ("time", "replica")
     return dataset(

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from limitlab.algorithms.descent.base import AbstractDescent
@@ -102,29 +103,39 @@ class Kernels(eqx.Module):
 
 def first_kernels(size: int, m: float, q: float, rho: float) -> Kernels:
     """Room for ``size`` steps, and step 0."""
-    square, line = jnp.zeros((size, size)), jnp.zeros(size)
-    return Kernels(
+    square, line, one = np.zeros((size, size)), np.zeros(size), np.eye(size)
+    corner, first = square.copy(), line.copy()
+    corner[0, 0], first[0] = max(q - m * m / rho, 0.0), m
+    kernels = Kernels(
         M_C=square,
         K=square,
-        Cz=square.at[0, 0].set(max(q - m * m / rho, 0.0)),
+        Cz=corner,
         R=square,
-        noise=jnp.eye(size),
-        gram=jnp.eye(size),
-        ridge=jnp.zeros(()),
-        m=line.at[0].set(m),
+        noise=one,
+        gram=one,
+        ridge=np.zeros(()),
+        m=first,
         a=line,
         loss=line,
         before=line,
         residual=line,
-        alive=jnp.asarray(True),
-        died=jnp.asarray(-1),
+        alive=np.asarray(True),
+        died=np.asarray(-1),
     )
+    return jax.device_put(kernels)
 
 
 def roomier(k: Kernels, size: int) -> Kernels:
     """The same kernels with room for ``size`` steps."""
-    more, old = first_kernels(size, 0.0, 0.0, 1.0), len(k.m)
-    return jax.tree.map(lambda new, x: new.at[(slice(old),) * x.ndim].set(x) if x.ndim else x, more, k)
+    old = len(k.m)
+
+    def widened(new: jax.Array, x: jax.Array) -> np.ndarray:
+        out = np.array(new)
+        out[(slice(old),) * x.ndim] = x
+        return out
+
+    more = jax.device_get(first_kernels(size, 0.0, 0.0, 1.0))
+    return jax.device_put(jax.tree.map(widened, more, jax.device_get(k)))
 
 
 def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:

@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from limitlab.macro.dmft.paths import Block, Front, Sample, draw_normals, empty_block, first_front, move, observe
 from limitlab.macro.dmft.rows import Kernels, Model, Row, Scheme, close_row, first_kernels, roomier
@@ -65,7 +66,7 @@ def continue_batch(model: Model, batch: Batch, key: jax.Array, last: int) -> Bat
         tick((t / (last + 1)) ** 2)  # a step costs what lies behind it
         upto = min(last + 1, (t // length + 1) * length, pace.upto(t))
         slotted = past + (empty,) * (slots - 1 - len(past))
-        now, front, k = _stage(model, batch.sample, slotted, now, front, k, key, jnp.asarray(t), jnp.asarray(upto))
+        now, front, k = _stage(model, batch.sample, slotted, now, front, k, key, np.asarray(t), np.asarray(upto))
         jax.block_until_ready(k.m)
         t = upto
         if t % length == 0:
@@ -120,7 +121,7 @@ def _sweep(model: Model, batch: Batch, k: Kernels, Z, key, last: int, slots: int
         t = stage * length
         xi = k.noise[t : t + length, : len(Z)] @ Z
         slotted = (*past, *(empty,) * (slots - 1 - len(past)))
-        block, front, bend, scalar = _blind_stage(model, sample, slotted, empty, front, k, key, xi, jnp.asarray(t))
+        block, front, bend, scalar = _blind_stage(model, sample, slotted, empty, front, k, key, xi, np.asarray(t))
         past.append(block)
         slopes.append(bend)
         scalars.append(scalar)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import ConvexFit, at_ratio
@@ -116,7 +115,7 @@ def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
     size = 1 << (len(alpha) - 1).bit_length()
     a = np.resize(np.where(lanes, alpha, 0.5), size)
     l = np.resize(np.where(lanes, penalty, 1.0), size)
-    found = solve_lanes(traced(channel), traced(loss), jnp.asarray(a), jnp.asarray(l), jnp.full(size, rho))
+    found = solve_lanes(traced(channel), traced(loss), a, l, np.full(size, float(rho)))
     found = jax.tree.map(lambda x: np.asarray(x)[: len(alpha)], found)
     values = {name: getattr(found, name) for name in NAMES} | found.errors
     if loss.hard:

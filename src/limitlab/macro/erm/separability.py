@@ -7,6 +7,7 @@ Below alpha_c samples per dimension random labels of this law are separable, abo
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtr
 
 from limitlab.errors import ConvergenceError, InputError
@@ -47,15 +48,15 @@ def separability_ratio(channel: AbstractChannel, rho: float) -> float:
     """alpha_c for labels through the channel of z ~ N(0, rho); infinite if they are always separable."""
     asked = Asked("Separability", InputError)
     channel = asked.part(channel, BinaryChannel, "labels -1 and +1", "Use a channel such as Sign().")
-    live, variance = traced(channel), jnp.asarray(float(rho))
+    live, variance = traced(channel), np.asarray(float(rho))
 
     def slope(t):
-        return float(_overshoot(live, variance, jnp.asarray(float(t)))[1])
+        return float(_overshoot(live, variance, np.asarray(float(t)))[1])
 
     # The overshoot is convex in t: its derivative changes sign once. At t = 0 it has the sign of E y z.
     at_zero = slope(0.0)
     if abs(at_zero) < 1e-14:
-        return 1 / float(_overshoot(live, variance, jnp.asarray(0.0))[0])
+        return 1 / float(_overshoot(live, variance, np.asarray(0.0))[0])
     side = -1.0 if at_zero > 0 else 1.0
     far = side
     while slope(far) * at_zero > 0:
@@ -67,4 +68,4 @@ def separability_ratio(channel: AbstractChannel, rho: float) -> float:
     t, report = brentq(slope, 0.0, far, xtol=1e-10, full_output=True)
     if not report.converged:
         raise ConvergenceError(f"separability: no minimum was found up to t = {far:g}.", t)
-    return 1 / float(_overshoot(live, variance, jnp.asarray(t))[0])
+    return 1 / float(_overshoot(live, variance, np.asarray(float(t)))[0])

@@ -80,10 +80,10 @@ def closed_field(setting: LabelledOnePass, widths: Widths, d: int, mirrored: boo
     telling = setting.inputs.blocks(d)
     tau = np.array(widths.taus)[:, None]
     variances = np.where(np.arange(d) < (d if telling is None else telling), tau**2, 1.0)
-    return _field(setting.student.activation, jnp.asarray(variances), mirrored, setting.trained)
+    return _field(setting.student.activation, variances, mirrored, setting.trained)
 
 
-def _field(activation: Activation, variances: jax.Array, mirrored: bool, values: bool) -> ClosedField:
+def _field(activation: Activation, variances: np.ndarray, mirrored: bool, values: bool) -> ClosedField:
     pieces = activation.pieces()
     if pieces is None:
         raise TypeError(f"Closed gradients need an activation of straight lines; got {activation!r}.")

@@ -21,6 +21,7 @@ from limitlab.macro.mixtures.start import Units, draw_clouds
 from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
+from limitlab.numerics.shapes import along_rows
 from limitlab.problems.inputs.labelled import Widths
 from limitlab.verbs import Pace, tick, turns
 
@@ -106,7 +107,7 @@ def solve_mixture(setting: LabelledOnePass, clock: np.ndarray, plan: Plan) -> Mi
         run = integrate(drift, start, clock, flow, rtol=rtol, atol=atol, bound=BOUND, solver="explicit")
         clouds, status, end, steps, pace = run.values, run.status, run.end_time, run.steps, {"rtol": rtol}
     noise = float(setting.channel.variance)
-    risk = np.asarray(_risks(test, jax.tree.map(jnp.asarray, clouds))) + noise / 2
+    risk = _risks(test, clouds) + noise / 2
     attrs = {
         "gradients": road,
         "samples": None if closed else plan.samples,
@@ -136,10 +137,11 @@ def _make_flow(
         float(rule.weight_decay),
         float(rule.temperature),
     )
-    fields = jax.tree.map(lambda *x: jnp.stack(x), first, second)
-    return _Flow(fields, *map(jnp.asarray, numbers)), test
+    fields = jax.tree.map(lambda *x: np.stack(x), first, second)
+    return _Flow(fields, *map(np.asarray, numbers)), test
 
 
+@along_rows
 @eqx.filter_jit
 def _risks(field: ClosedField | SampleField, path: Units) -> jax.Array:
     return jax.lax.map(lambda clouds: _risk(field, clouds), path)

@@ -15,6 +15,7 @@ import numpy as np
 
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.mixtures.particles import RadialPath
+from limitlab.numerics.shapes import along_rows, filled, places
 
 __all__ = ["proximal"]
 
@@ -86,6 +87,7 @@ def _march(law, weights, a, decay, r, gaps, longest):
     return jax.lax.scan(to, (r, jnp.asarray(True)), gaps)[1]
 
 
+@along_rows
 @eqx.filter_jit
 def _outputs(law, weights, a, path):
     return jax.lax.map(lambda r: network(law, RadialUnits(a, jnp.zeros_like(a), r[:, None]), weights), path)
@@ -96,12 +98,13 @@ def proximal(
 ) -> RadialPath:
     """Proximal steps of length at most ``step`` on the clock of the schedule."""
     law = make_data(setting, d)
-    a, decay = jnp.asarray(units.a), jnp.asarray(float(setting.one_pass.algorithm.weight_decay))
-    gaps = jnp.asarray(np.diff(np.append(0.0, clock)))
-    r, fine, counts = _march(law, jnp.asarray(weights), a, decay, jnp.asarray(units.r[:, 0]), gaps, jnp.asarray(step))
-    f = np.asarray(_outputs(law, jnp.asarray(weights), a, r))
-    risk, gone = np.asarray(risks(law, jnp.asarray(f))), ~np.asarray(fine)
-    radii = np.where(gone[:, None], np.nan, np.asarray(r))
+    a, decay = units.a, np.asarray(float(setting.one_pass.algorithm.weight_decay))
+    gaps = np.diff(np.append(0.0, filled(clock, places(len(clock), len(a)))))
+    out = jax.device_get(_march(law, weights, a, decay, units.r[:, 0], gaps, np.asarray(step)))
+    r, fine, counts = (x[: len(clock)] for x in out)
+    f = _outputs(law, weights, a, r)
+    risk, gone = risks(law, f), ~fine
+    radii = np.where(gone[:, None], np.nan, r)
     still = np.broadcast_to(np.asarray(units.a), radii.shape)
     path = RadialUnits(still, np.zeros_like(radii), radii[:, :, None])
     end = float(clock[~gone][-1]) if np.any(~gone) else 0.0

@@ -22,6 +22,7 @@ from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
 from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise
+from limitlab.numerics.shapes import along_rows
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.inputs.labelled import Widths
 
@@ -86,10 +87,10 @@ def make_data(setting: Radial, d: float, panels: int | None = None) -> RadialDat
     if setting.two_norms:
         lengths = np.concatenate([lengths, np.ones_like(lengths)], axis=1)
     return RadialData(
-        lengths=jnp.asarray(lengths),
-        labels=jnp.asarray(np.repeat([1.0, -1.0], len(length))),
-        weights=jnp.asarray(np.tile(weight / 2, 2)),
-        noise=jnp.asarray(float(setting.one_pass.channel.variance)),
+        lengths=np.asarray(lengths),
+        labels=np.repeat([1.0, -1.0], len(length)),
+        weights=np.tile(weight / 2, 2),
+        noise=np.asarray(float(setting.one_pass.channel.variance)),
         smoother=_smoother(setting.one_pass.student.activation, d),
     )
 
@@ -128,8 +129,8 @@ def potential(law: RadialData, f: jax.Array, x: RadialUnits) -> jax.Array:
 
 def at_infinity(activation: Activation) -> float | None:
     """The average unit as r grows without bound, half of sigma(-inf) + sigma(inf); None if it has no limit."""
-    far = jnp.asarray([-1e9, 1e9, -3e9, 3e9])
-    values = np.asarray(jax.vmap(activation.function)(far), float)
+    far = np.asarray([-1e9, 1e9, -3e9, 3e9])
+    values = np.asarray(jax.jit(jax.vmap(activation.function))(far), float)
     settled = np.all(np.isfinite(values)) and np.allclose(values[:2], values[2:], rtol=1e-9, atol=1e-9)
     return float(values[:2].mean()) if settled else None
 
@@ -142,6 +143,7 @@ def norm_speeds(law: RadialData, x: RadialUnits, pull: jax.Array, s: jax.Array, 
     return x.a[:, None] * x.r * (steep @ (error[:, None] * jnp.square(law.lengths)))
 
 
+@along_rows
 @eqx.filter_jit
 def risks(law: RadialData, f: jax.Array) -> jax.Array:
     """`risk` along a path (time, J)."""

@@ -21,6 +21,7 @@ from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_da
 from limitlab.macro.sparse.nodes import second_layer_nodes
 from limitlab.numerics.gauss.rules import hermite, legendre, length_nodes, normal_weights, panel_nodes
 from limitlab.numerics.ode.integrate import integrate
+from limitlab.numerics.shapes import along_rows
 
 __all__ = ["ORDER", "RadialPath", "follow", "start_units", "unresolved"]
 
@@ -92,8 +93,7 @@ def unresolved(path: RadialPath, law: RadialData) -> np.ndarray:
     analysis = (np.arange(ORDER) + 0.5)[:, None] * basis.T * w
     nodes = np.unique(np.linspace(0, len(law.labels) - 1, FEATURES).astype(int))
     few = eqx.tree_at(lambda y: y.lengths, law, law.lengths[nodes])
-    units = RadialUnits(*map(jnp.asarray, path.units))
-    values = np.nan_to_num(np.asarray(_values(few, units)))  # (time, n, features)
+    values = np.nan_to_num(_values(few, path.units))  # (time, n, features)
     shaped = values.reshape(len(values), -1, ORDER, values.shape[-1])
     c = np.abs(np.einsum("kq,tpqf->tpkf", analysis, shaped))
     tail, top = c[:, :, -2:].max(axis=2), np.maximum(c.max(axis=2), 1e-300)
@@ -101,6 +101,7 @@ def unresolved(path: RadialPath, law: RadialData) -> np.ndarray:
     return mass * np.max(tail**2 / top, axis=(0, 2))
 
 
+@along_rows
 @eqx.filter_jit
 def _values(law: RadialData, path: RadialUnits) -> jax.Array:
     return jax.lax.map(lambda x: seen(law, x)[0].value, path)
@@ -119,6 +120,7 @@ def drift(x: RadialUnits, flow: _Flow) -> RadialUnits:
     )
 
 
+@along_rows
 @eqx.filter_jit
 def _outputs(law: RadialData, weights: jax.Array, path: RadialUnits) -> jax.Array:
     return jax.lax.map(lambda x: network(law, x, weights), path)
@@ -131,14 +133,12 @@ def follow(
     one, law = setting.one_pass, make_data(setting, d)
     flow = _Flow(
         law,
-        jnp.asarray(weights),
-        jnp.asarray(float(one.algorithm.second_layer_rate) if one.trained else 0.0),
-        jnp.asarray(1.0 if one.biased else 0.0),
-        jnp.asarray(float(one.algorithm.weight_decay)),
+        np.asarray(weights),
+        np.asarray(float(one.algorithm.second_layer_rate) if one.trained else 0.0),
+        np.asarray(1.0 if one.biased else 0.0),
+        np.asarray(float(one.algorithm.weight_decay)),
     )
-    run = integrate(
-        drift, RadialUnits(*map(jnp.asarray, units)), clock, flow, rtol=rtol, atol=1e-2 * rtol, solver="explicit"
-    )
+    run = integrate(drift, units, clock, flow, rtol=rtol, atol=1e-2 * rtol, solver="explicit")
     path = run.values._replace(r=np.maximum(run.values.r, 0.0))
-    f = np.asarray(_outputs(law, flow.weights, RadialUnits(*map(jnp.asarray, path))))
-    return RadialPath(path, weights, f, np.asarray(risks(law, jnp.asarray(f))), run.status, run.end_time, run.steps)
+    f = _outputs(law, flow.weights, path)
+    return RadialPath(path, weights, f, risks(law, f), run.status, run.end_time, run.steps)

@@ -7,10 +7,10 @@ biases are stratified: one of each in every quantile of its law, matched at rand
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import gammaincinv, ndtri
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.numerics.keys import Stream, root
@@ -33,35 +33,47 @@ class Units(NamedTuple):
 
 def draw_clouds(setting: LabelledOnePass, d: int, pairs: int, images: int, seed: int) -> Units:
     """Two clouds of so many pairs at time 0, with or without the second image of each."""
-    clouds = [_draw(setting, d, pairs, key) for key in jax.random.split(root(seed, Stream.CLOUD))]
+    clouds = [_draw(setting, d, *draws) for draws in jax.device_get(_random(np.asarray(seed), pairs, d))]
     a, b, theta = (np.stack(x)[:, None] for x in zip(*clouds, strict=True))
     signs = np.array([1.0, -1.0])[:images, None, None]
-    a, b = (jnp.asarray(np.broadcast_to(x, (2, images, pairs))) for x in (a, b))
-    return Units(a, b, jnp.asarray(signs * theta))
+    a, b = (np.broadcast_to(x, (2, images, pairs)) for x in (a, b))
+    return Units(a, b, signs * theta)
 
 
-def _draw(setting: LabelledOnePass, d: int, pairs: int, key: jax.Array) -> tuple[np.ndarray, ...]:
-    neurons = setting.neurons
-    keys = jax.random.split(key, 4)
-    direction = np.asarray(jax.random.normal(keys[0], (pairs, d)))
-    direction = direction / np.linalg.norm(direction, axis=1, keepdims=True)
-    norm = np.ones(pairs) if neurons.sphere else np.sqrt(2 * gammaincinv(d / 2, _strata(keys[1], pairs)) / d)
-    a = _second_layer(neurons, _strata(keys[2], pairs))
+@eqx.filter_jit
+def _random(seed: np.ndarray, pairs: int, d: int) -> list[tuple[jax.Array, jax.Array]]:
+    """Of each cloud the normals of its directions, and strata of norms, second layer and biases."""
+
+    def draws(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first, *others = jax.random.split(key, 4)
+        return jax.random.normal(first, (pairs, d)), jnp.stack([_strata(other, pairs) for other in others])
+
+    return [draws(key) for key in jax.random.split(root(seed, Stream.CLOUD))]
+
+
+def _draw(setting: LabelledOnePass, d: int, normals: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray, ...]:
+    from scipy.special import gammaincinv, ndtri
+
+    neurons, pairs = setting.neurons, len(normals)
+    direction = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+    norm = np.ones(pairs) if neurons.sphere else np.sqrt(2 * gammaincinv(d / 2, strata[0]) / d)
+    a = _second_layer(neurons, strata[1])
     b = np.zeros(pairs)
     if setting.biased:
-        b = float(neurons.bias_scale) * ndtri(_strata(keys[3], pairs))
+        b = float(neurons.bias_scale) * ndtri(strata[2])
     return a, b, float(neurons.scale) * norm[:, None] * direction
 
 
-def _strata(key: jax.Array, count: int) -> np.ndarray:
+def _strata(key: jax.Array, count: int) -> jax.Array:
     """One uniform number in each of ``count`` equal intervals, in random order."""
     key_u, key_order = jax.random.split(key)
-    inside = np.asarray(jax.random.uniform(key_u, (count,), minval=1e-12))
-    return (np.asarray(jax.random.permutation(key_order, count)) + inside) / count
+    return (jax.random.permutation(key_order, count) + jax.random.uniform(key_u, (count,), minval=1e-12)) / count
 
 
 def _second_layer(neurons: Neurons, u: np.ndarray) -> np.ndarray:
     """The quantiles u of the law of a."""
+    from scipy.special import ndtri
+
     given, law = neurons.given, neurons.layer
     if given is not None:
         return np.sort(given)[np.minimum((u * len(given)).astype(int), len(given) - 1)]

@@ -17,9 +17,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import gammainc, gammaln
 
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, risk, seen
+from limitlab.numerics.shapes import filled, places
 from limitlab.problems.starts.neurons import Neurons
 
 __all__ = ["Grid", "VolumePath", "entropy", "make_grid", "spread", "start_masses"]
@@ -66,12 +66,12 @@ def make_grid(setting: Radial, d: float, cells: int, reach: float) -> Grid:
     outward = -decay * edges + (T * (d - 1) / edges if T > 0 else 0.0)
     return Grid(
         law,
-        jnp.asarray(centres),
-        a * value,
-        a * pull * law.lengths[:, 0],
-        jnp.asarray(outward),
-        jnp.asarray(width),
-        jnp.asarray(T),
+        centres,
+        a * np.asarray(value),
+        a * np.asarray(pull) * law.lengths[:, 0],
+        outward,
+        np.asarray(width),
+        np.asarray(T),
     )
 
 
@@ -79,7 +79,7 @@ _seen = eqx.filter_jit(seen)
 
 
 def _units(r: np.ndarray) -> RadialUnits:
-    return RadialUnits(jnp.ones(len(r)), jnp.zeros(len(r)), jnp.asarray(r)[:, None])
+    return RadialUnits(np.ones(len(r)), np.zeros(len(r)), r[:, None])
 
 
 def start_masses(neurons: Neurons, d: float, cells: int, reach: float) -> np.ndarray:
@@ -92,6 +92,8 @@ def start_masses(neurons: Neurons, d: float, cells: int, reach: float) -> np.nda
         masses = np.zeros(cells)
         masses[left : left + 2] = 1 - share, share
         return masses
+    from scipy.special import gammainc
+
     edges = np.arange(cells + 1) * width
     below = gammainc(d / 2, d * np.square(edges / scale) / 2)
     below[-1] = 1.0
@@ -156,8 +158,10 @@ def _spread(grid: Grid, masses: jax.Array, times: jax.Array, longest: jax.Array,
 def spread(grid: Grid, masses: np.ndarray, clock: np.ndarray, longest: float | None) -> VolumePath:
     """Move the masses through the asked times; ``longest`` bounds the implicit steps."""
     noisy = float(grid.temperature) > 0
-    out = _spread(grid, jnp.asarray(masses), jnp.asarray(clock), jnp.asarray(longest or math.inf), noisy)
-    seen_masses, reached, f, risks, last, now, steps, error = jax.device_get(out)
+    asked = filled(clock, places(len(clock), len(masses)))
+    out = jax.device_get(_spread(grid, masses, asked, np.asarray(longest or math.inf), noisy))
+    seen_masses, reached, f, risks = (x[: len(clock)] for x in out[:4])
+    last, now, steps, error = out[4:]
     done = (reached >= clock) & np.all(np.isfinite(seen_masses), axis=1)
     status = "ok"
     if not np.all(done):
@@ -176,6 +180,8 @@ def spread(grid: Grid, masses: np.ndarray, clock: np.ndarray, longest: float | N
 
 def entropy(masses: np.ndarray, centres: np.ndarray, d: float) -> np.ndarray:
     r""":math:`-\int \rho\log\rho` of the law of w/sqrt(d) in d dimensions, uniform over directions."""
+    from scipy.special import gammaln
+
     width = centres[1] - centres[0]
     area = math.log(2) + d / 2 * math.log(math.pi) - float(gammaln(d / 2))  # of the unit sphere
     room = masses @ (area + (d - 1) * np.log(centres))

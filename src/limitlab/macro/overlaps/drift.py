@@ -147,7 +147,7 @@ def quadrature_error(args: tuple[CommitteeOnePass, AbstractFieldSum], path: Over
     finite = np.nonzero(np.all(np.isfinite(path.Q[:, replica]), axis=(1, 2)))[0]
     worst = 0.0
     for t in {finite[0], finite[len(finite) // 2], finite[-1]} if len(finite) else ():
-        here = jax.tree.map(lambda x: jnp.asarray(x[t, replica]), path)  # noqa: B023
+        here = jax.tree.map(lambda x: x[t, replica], path)  # noqa: B023
         c = error_coefficients(setting, here.a)
         worst = max(worst, float(sums.error(here.omega, c, setting.channel.variance)))
     return worst

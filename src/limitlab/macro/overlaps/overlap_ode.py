@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
@@ -30,7 +29,9 @@ from limitlab.verbs import turns
 __all__ = ["OverlapODE"]
 
 
-_draw = eqx.filter_jit(initial_overlaps)
+@eqx.filter_jit
+def _draw(setting: CommitteeOnePass, seed: np.ndarray, replica: np.ndarray, d: np.ndarray) -> Overlaps:
+    return initial_overlaps(setting, start_key(seed, replica), d)
 
 
 class OverlapODE(AbstractLimit):
@@ -89,7 +90,8 @@ class OverlapODE(AbstractLimit):
     def _start(self, setting: CommitteeOnePass, replica: int) -> Overlaps:
         if self.d is None:
             return limit_start(setting)
-        return _draw(as_arrays(setting), start_key(self.seed, replica), jnp.asarray(float(self.d)))
+        numbers = map(np.asarray, (self.seed, replica, float(self.d)))
+        return jax.device_get(_draw(as_arrays(setting), *numbers))
 
     def memory(self, setting: CommitteeOnePass, times: np.ndarray) -> Memory:
         p, k, replicas = setting.student.width, setting.teacher.width, self.replicas if self.d is not None else 1
@@ -114,7 +116,7 @@ class OverlapODE(AbstractLimit):
         sets = crowds(start)
         small = sets.pick(start)
         sums = as_arrays(error_sum(setting, self.method, units=len(sets.first)))
-        args = (as_arrays(setting), sums, jnp.asarray(sets.copies))
+        args = (as_arrays(setting), sums, sets.copies)
         rtol = tolerance(self.rtol, *args[:2], small, args[2])
         run = integrate(flow, small, times, args, rtol=rtol, atol=0.01 * rtol, solver=solver_for(self.solver, small))
         return run._replace(values=sets.spread(run.values))

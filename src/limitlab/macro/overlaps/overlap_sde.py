@@ -254,15 +254,15 @@ class OverlapSDE(AbstractLimit):
         longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
         live = as_arrays(setting)
         args = (live.from_anywhere(), as_arrays(error_sum(setting, self.method)))
-        dimension, reach = jnp.asarray(float(self.d)), jnp.asarray(float(longest))
-        begin, keys = _begin(live, jnp.asarray(self.seed), jnp.arange(self.replicas), dimension)
-        zero, count = jnp.zeros(self.replicas), jnp.zeros(self.replicas, int)
+        dimension, reach = np.asarray(float(self.d)), np.asarray(float(longest))
+        begin, keys = _begin(live, np.asarray(self.seed), np.arange(self.replicas), dimension)
+        zero, count = np.zeros(self.replicas), np.zeros(self.replicas, int)
         rate = SOFT_START * TURN / reach + zero
-        paths = _Path(begin, zero, zero, rate, count, count, jnp.ones(self.replicas, bool))
+        paths = _Path(begin, zero, zero, rate, count, count, np.ones(self.replicas, bool))
         block = _block(args[1], self.samples, self.replicas)
         views, pace, last = [], Pace(1), float(times[-1])
         for target in times.tolist():
-            while bool(jnp.any(paths.alive & ((paths.time < target) | (paths.pending > 0)))):
+            while _behind(paths, target):
                 end, pause = np.asarray(target), np.asarray(pace.upto(int(np.max(paths.steps))))
                 paths = _advance(args, paths, keys, dimension, reach, end, pause, self.samples, self.corrected, block)
                 tick(float(np.min(paths.time, where=np.asarray(paths.alive), initial=last)) / last)
@@ -286,13 +286,19 @@ class OverlapSDE(AbstractLimit):
                 "d": float(self.d),
                 "seed": self.seed,
                 "step": float(longest),
-                "steps": int(np.max(paths.steps)),
+                "steps": int(np.max(np.asarray(paths.steps))),
                 "samples": self.samples,
                 "corrected": int(self.corrected),
-                "corrections": int(np.sum(paths.corrections)),
+                "corrections": int(np.sum(np.asarray(paths.corrections))),
                 "gaussian_moments": args[1].name,
             },
         )
+
+
+def _behind(paths: _Path, target: float) -> bool:
+    """Whether a path has not come to the target yet."""
+    alive, time, pending = (np.asarray(x) for x in (paths.alive, paths.time, paths.pending))
+    return bool(np.any(alive & ((time < target) | (pending > 0))))
 
 
 def _blank(values: np.ndarray, alive: np.ndarray) -> np.ndarray:

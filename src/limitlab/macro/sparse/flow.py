@@ -100,15 +100,15 @@ def make_flow(setting: SparseOnePass, weights: np.ndarray, *, even: bool, widest
     if not setting.interacting:
         allowed = np.ones_like(allowed)  # f does not act on itself: nothing grows from rounding
     return Flow(
-        weights=jnp.asarray(weights),
-        points=jnp.asarray(cube_points(target.latent)),
-        target=jnp.asarray(target.values),
-        projector=jnp.asarray(fixed_projection(target)),
-        allowed=jnp.asarray(allowed),
-        second_rate=jnp.asarray(float(setting.second_rate)),
-        decay=jnp.asarray(float(setting.weight_decay)),
-        kick=jnp.asarray(float(setting.kick)),
-        noise=jnp.asarray(float(setting.channel.variance)),
+        weights=np.asarray(weights),
+        points=np.asarray(cube_points(target.latent)),
+        target=np.asarray(target.values),
+        projector=np.asarray(fixed_projection(target)),
+        allowed=np.asarray(allowed),
+        second_rate=np.asarray(float(setting.second_rate)),
+        decay=np.asarray(float(setting.weight_decay)),
+        kick=np.asarray(float(setting.kick)),
+        noise=np.asarray(float(setting.channel.variance)),
         smoother=setting.student.activation.smoother(widest),
         interacting=setting.interacting,
     )
@@ -116,12 +116,13 @@ def make_flow(setting: SparseOnePass, weights: np.ndarray, *, even: bool, widest
 
 def width(flow: Flow, r: jax.Array) -> jax.Array:
     """s of the particles."""
-    return jnp.exp(r) if flow.form == "log" else jnp.maximum(r, NARROWEST)
+    xp = np if isinstance(r, np.ndarray) else jnp
+    return xp.exp(r) if flow.form == "log" else xp.maximum(r, NARROWEST)
 
 
-def with_width(flow: Flow, s):
+def with_width(flow: Flow, s: np.ndarray) -> np.ndarray:
     """The coordinate r of given widths."""
-    return jnp.log(jnp.maximum(s, 1e-9)) if flow.form == "log" else jnp.asarray(s)  # s = 0 if there are no others
+    return np.log(np.maximum(s, 1e-9)) if flow.form == "log" else s  # s = 0 if there are no others
 
 
 def outputs(flow: Flow, x: Particles) -> jax.Array:

@@ -17,6 +17,7 @@ from limitlab.numerics.cube import walsh
 from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
+from limitlab.numerics.shapes import along_rows
 from limitlab.problems.networks import Committee
 from limitlab.results.schema import dataset
 
@@ -39,18 +40,21 @@ class Path(NamedTuple):
     residual: np.ndarray | None = None  # (time,): the risk that steps and finite width make on the other coordinates
 
 
+@along_rows
 @eqx.filter_jit
-def _outputs(flow: Flow, a: jax.Array, u: jax.Array, s: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda x: network(flow, *x), (a, u, s))
+def _outputs(flow: Flow, neurons: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    return jax.lax.map(lambda x: network(flow, *x), neurons)
 
 
+@along_rows
 @eqx.filter_jit
 def _residuals(flow: Flow, path: Kicked) -> jax.Array:
     return jax.lax.map(lambda x: residual(flow, x), path)
 
 
+@along_rows
 @eqx.filter_jit
-def _lone(student: Committee, flow: Flow, a: jax.Array, u: jax.Array, s: jax.Array) -> jax.Array:
+def _lone(student: Committee, flow: Flow, neurons: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
     r"""What finitely many neurons add to the risk by themselves: :math:`E[a^2 E_z \mathrm{Var}\,\sigma(m + sG)]/2p`."""
     G, weights = map(jnp.asarray, normal_nodes(0.15))
 
@@ -64,7 +68,7 @@ def _lone(student: Committee, flow: Flow, a: jax.Array, u: jax.Array, s: jax.Arr
 
         return flow.weights @ jax.lax.map(one, (a, u, s)) / (2 * student.width)
 
-    return jax.lax.map(at, (a, u, s))
+    return jax.lax.map(at, neurons)
 
 
 def sparse_memory(setting: SparseOnePass, n: int, times: int, what: str, squared: bool = False) -> Memory:
@@ -94,7 +98,7 @@ def solve_path(
     for _ in range(WIDENINGS):  # a rule for wider Gaussians, if s outgrew the one at hand
         flow = make_flow(setting, nodes.weights, even=nodes.even, widest=widest)
         if not symmetric:
-            flow = dataclasses.replace(flow, projector=jnp.eye(flow.points.shape[1]))
+            flow = dataclasses.replace(flow, projector=np.eye(flow.points.shape[1]))
         path = _kicked(setting.student, flow, nodes, asked, rtol) if corrected else _plain(flow, nodes, asked, rtol)
         reached = float(np.nanmax(path.s)) if np.any(np.isfinite(path.s)) else 0.0
         if reached <= flow.smoother.widest() or reached > 1e3:
@@ -104,25 +108,20 @@ def solve_path(
 
 
 def _plain(flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
-    start = Particles(jnp.asarray(nodes.a), jnp.asarray(nodes.u), with_width(flow, nodes.s))
+    start = Particles(nodes.a, nodes.u, with_width(flow, nodes.s))
     run = integrate(drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
-    s = width(flow, jnp.asarray(run.values.r))
-    f = _outputs(flow, jnp.asarray(run.values.a), jnp.asarray(run.values.u), s)
-    return Path(
-        run.values.a, run.values.u, np.asarray(s), nodes.weights, np.asarray(f), run.status, run.end_time, run.steps
-    )
+    s = np.asarray(width(flow, run.values.r))
+    a, u = run.values.a, run.values.u
+    return Path(a, u, s, nodes.weights, _outputs(flow, (a, u, s)), run.status, run.end_time, run.steps)
 
 
 def _kicked(student: Committee, flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
     n = len(nodes.a)
-    start = Kicked(*map(jnp.asarray, (nodes.a, nodes.u, nodes.s**2, np.zeros((n, n)))))
+    start = Kicked(nodes.a, nodes.u, nodes.s**2, np.zeros((n, n)))
     run = integrate(kicked_drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
-    values = jax.tree.map(jnp.asarray, run.values)
-    s = jnp.sqrt(jnp.maximum(values.q, 0.0))
-    f = np.asarray(_outputs(flow, values.a, values.u, s))
-    left = np.asarray(_residuals(flow, values)) + np.asarray(_lone(student, flow, values.a, values.u, s))
-    a, u = run.values.a, run.values.u
-    return Path(a, u, np.asarray(s), nodes.weights, f, run.status, run.end_time, run.steps, left)
+    a, u, s = run.values.a, run.values.u, np.sqrt(np.maximum(run.values.q, 0.0))
+    f, left = _outputs(flow, (a, u, s)), _residuals(flow, run.values) + _lone(student, flow, (a, u, s))
+    return Path(a, u, s, nodes.weights, f, run.status, run.end_time, run.steps, left)
 
 
 def _second_phase(rule: LayerwiseSGD, times: np.ndarray, first: Path, flow: Flow) -> Path:

@@ -21,7 +21,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import betainc, gammaln
 
 from limitlab.numerics.gauss.rules import direction_rule
 from limitlab.numerics.gauss.smoothing import REACH, AbstractSmoother, PiecewiseSmoother, Smoothed
@@ -37,6 +36,8 @@ def _log_c(d: int) -> float:
     """log c_d; by Stirling's series for large d, where the difference of two log-gammas has lost its digits."""
     a = (d - 1) / 2
     if d < 100:
+        from scipy.special import gammaln
+
         return float(gammaln(a + 0.5) - gammaln(a) - 0.5 * math.log(math.pi))
     return 0.5 * math.log(a / math.pi) - 1 / (8 * a) + 1 / (192 * a**3) - 1 / (640 * a**5)
 
@@ -46,6 +47,8 @@ def _tail_table(d: int) -> tuple[float, float, np.ndarray]:
     r"""P(G_d > z) as quintic pieces in the latitude :math:`\sin\psi = z/\sqrt d`, in which it is smooth up to the pole.
 
     The pieces run from the highest latitude that matters down to the equator."""
+    from scipy.special import betainc
+
     top = math.asin(min(1.0, FAR / math.sqrt(d)))
     psi = np.linspace(top, 0.0, CELLS + 1)
     h = top / CELLS

@@ -233,6 +233,7 @@ def _march(drift, start, run: March, times, args, rtol, atol, bound, most, pause
 @eqx.filter_jit
 def _implicit(drift, start, t0, times, args, rtol, atol, bound, max_steps, size):
     flat, shaped = ravel_pytree(start)
+
     import diffrax  # a third of a second, and most problems are not stiff
 
     def runaway(t, y, args, **kwargs):

@@ -82,11 +82,9 @@ class AbstractActivation(Part):
         return True
 
     @property
-    @double
     def flat(self) -> bool:
         """True if the derivative vanishes almost everywhere, so that no gradient rule can train it."""
-        grid = jnp.linspace(-6.03, 6.01, 1201)
-        return not bool(jnp.any(jnp.abs(jax.vmap(self.derivative)(grid)) > 0))
+        return _flat(self)
 
     @property
     def parity(self) -> int:
@@ -149,10 +147,20 @@ Activation = AbstractActivation
 
 @lru_cache(maxsize=256)
 @double
+def _flat(activation: AbstractActivation) -> bool:
+    if activation.terms is not None:  # a constant and a sharp sign have no slope
+        return not any(term.power > 0 or (term.kind == "sign" and term.tau != 0.0) for term in activation.terms)
+    with jax.ensure_compile_time_eval():
+        slopes = np.asarray(jax.jit(jax.vmap(activation.derivative))(np.linspace(-6.03, 6.01, 1201)))
+    return not np.any(slopes)
+
+
+@lru_cache(maxsize=256)
+@double
 def _parity(activation: AbstractActivation) -> int:
     with jax.ensure_compile_time_eval():
-        x = jnp.linspace(0.013, 6.0, 400)  # off zero, where a jump has no sign
-        there, back = (np.asarray(jax.vmap(activation.function)(side), float) for side in (x, -x))
+        x = np.linspace(0.013, 6.0, 400)  # off zero, where a jump has no sign
+        there, back = np.asarray(jax.jit(jax.vmap(jax.vmap(activation.function)))(np.stack([x, -x])), float)
     near = 1e-12 * max(float(np.max(np.abs(there))), float(np.max(np.abs(back))), 1e-300)
     return 1 if np.max(np.abs(there - back)) <= near else -1 if np.max(np.abs(there + back)) <= near else 0
 
@@ -170,7 +178,7 @@ def _found_pieces(activation: AbstractActivation) -> Pieces | None:
 
     def sigma(x):
         with jax.ensure_compile_time_eval():
-            return np.asarray(jax.vmap(activation.function)(jnp.asarray(x)), float)
+            return np.asarray(jax.jit(jax.vmap(activation.function))(x), float)
 
     x = np.linspace(-20.013, 20.011, 8001)
     y = sigma(x)

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import gammaincinv
 
 from limitlab.numerics.checks import check_number
 from limitlab.problems.base import CHUNK, Points
@@ -42,6 +41,8 @@ class IsotropicMixture(AbstractLabelledInputs):
 
     def test_points(self, key, count, d):
         """Half of each class, lengths stratified (one in each quantile of their law): directions alone are random."""
+        from scipy.special import gammaincinv
+
         z, y, u = _halves(key, count, d)
         length = np.sqrt(2 * gammaincinv(d / 2, u) / d)
         z = z * (jnp.asarray(length) / jnp.sqrt(jnp.sum(z**2, axis=1)))[:, None]

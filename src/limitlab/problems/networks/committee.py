@@ -90,9 +90,10 @@ class Committee(AbstractTeacher, AbstractStudent):
         return ()
 
     @property
-    def a_star(self) -> jax.Array:
+    def a_star(self) -> jax.Array | np.ndarray:
         """The second layer of a teacher."""
-        return jnp.ones(self.width) if self.output_weights is None else jnp.asarray(self.output_weights)
+        given = self.output_weights
+        return np.ones(self.width) if given is None else given
 
     def draw(self, key, d):
         """Orthonormal directions, times sqrt(d), of random orientation."""

@@ -1,61 +1,19 @@
-"""A store looked after: which runs into it are alive, how its sweeps stand, and what can be thrown away."""
+"""A store looked after: what can be thrown away."""
 
 import shutil
-import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from limitlab.errors import ResultFileError
-from limitlab.results.points import Point
 from limitlab.sweep.identity import NUMERICS_VERSION
-from limitlab.sweep.storage.store import HALF_WRITTEN, Store, alive
-from limitlab.verbs import Progress
+from limitlab.sweep.storage.standing import state_of
+from limitlab.sweep.storage.store import HALF_WRITTEN, Store
 
-__all__ = ["Litter", "Standing", "gc", "look", "standing", "state_of"]
+__all__ = ["Litter", "gc"]
 
-SILENT = 60.0  # seconds after which a run on another machine is taken for gone
-CERTAIN = 86400.0  # and after which its points may be thrown away
-
-
-def state_of(record: dict[str, Any], silent: float = SILENT) -> str:
-    """How a run stands: running, finished, interrupted, stopped, or "gone" if nobody is there to say how it ended."""
-    state = str(record.get("state", "gone"))
-    if state != "running":
-        return state
-    if record.get("host") == socket.gethostname():
-        return "running" if alive(record.get("process"), _number(record.get("began"))) else "gone"
-    return "running" if time.time() - _number(record.get("updated")) <= silent else "gone"
-
-
-class Standing(NamedTuple):
-    """How much of a sweep is in its store."""
-
-    total: int
-    present: int
-    failed: int
-
-
-def standing(store: Store, name: str, progress: Progress | None = None) -> Standing:
-    """Points of a sweep: all, there, and failed (as the last run counted them; read again if no run says so)."""
-    keys = store.keys_of(name)
-    there = [key for key in keys if store.has(key)]
-    mine = [record for record in store.runs().values() if record.get("sweep") == name]
-    if mine and mine[-1].get("total") == len(keys) and isinstance(mine[-1].get("failed"), int):
-        return Standing(len(keys), len(there), mine[-1]["failed"])
-    failed = 0
-    for number, key in enumerate(there):
-        point = store.peek(key)
-        failed += isinstance(point, Point) and point.failed
-        if progress is not None:
-            progress(number + 1, len(there), "reading points")
-    return Standing(len(keys), len(there), failed)
-
-
-def look(store: Store) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The runs into a store by name, each with its state and its record; the latest last."""
-    return {name: (state_of(record), record) for name, record in store.runs().items()}
+CERTAIN = 86400.0  # seconds after which the points of a run on another machine may be thrown away
 
 
 class Litter(NamedTuple):
@@ -167,7 +125,3 @@ def _remove(files: tuple[Path, ...]) -> None:
                 f"{path} could not be removed: {error.strerror}. What was removed before stays so. Make the store "
                 "writable, and run again."
             ) from error
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0

@@ -17,9 +17,7 @@ import numpy as np
 from h5py import h5a, h5d, h5ds, h5f, h5p, h5s, h5t  # type: ignore[attr-defined]
 
 from limitlab.errors import ResultFileError
-from limitlab.results.files import DATE_KIND, DATES
-from limitlab.results.files import _decode_attribute as decode_attribute
-from limitlab.results.files import _encode_attribute as encode_attribute
+from limitlab.results.attributes import DATE_KIND, DATES, decode_attribute, encode_attribute
 from limitlab.results.points import Point, Table
 from limitlab.text import writable
 
