@@ -15,7 +15,8 @@ import numpy as np
 
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.mixtures.particles import RadialPath
-from limitlab.numerics.shapes import along_rows, filled, places
+from limitlab.numerics.shapes import along_rows
+from limitlab.verbs import Pace, tick, turns
 
 __all__ = ["proximal"]
 
@@ -69,22 +70,14 @@ def _step(law, weights, a, decay, old, h):
 
 
 @eqx.filter_jit
-def _march(law, weights, a, decay, r, gaps, longest):
-    """Through all asked times; between two of them equal steps, none longer than ``longest``."""
+def _march(law, weights, a, decay, r, fine, h, count):
+    """So many steps of length h; it stays where one fails."""
 
-    def to(carry, gap):
-        r, fine = carry
-        count = jnp.ceil(gap / longest - 1e-9).astype(int)
-        h = gap / jnp.maximum(count, 1)
+    def one(_, state):
+        new, ok = _step(law, weights, a, decay, state[0], h)
+        return jnp.where(state[1] & ok, new, state[0]), state[1] & ok
 
-        def one(_, state):
-            new, ok = _step(law, weights, a, decay, state[0], h)
-            return jnp.where(state[1] & ok, new, state[0]), state[1] & ok
-
-        carry = jax.lax.fori_loop(0, count, one, (r, fine))
-        return carry, (*carry, count)
-
-    return jax.lax.scan(to, (r, jnp.asarray(True)), gaps)[1]
+    return jax.lax.fori_loop(0, count, one, (r, fine))
 
 
 @along_rows
@@ -99,21 +92,31 @@ def proximal(
     """Proximal steps of length at most ``step`` on the clock of the schedule."""
     law = make_data(setting, d)
     a, decay = units.a, np.asarray(float(setting.one_pass.algorithm.weight_decay))
-    gaps = np.diff(np.append(0.0, filled(clock, places(len(clock), len(a)))))
-    out = jax.device_get(_march(law, weights, a, decay, units.r[:, 0], gaps, np.asarray(step)))
-    r, fine, counts = (x[: len(clock)] for x in out)
+    r, fine, path, sound, total, pace = units.r[:, 0], np.asarray(True), [], [], 0, Pace(1)
+    for gap in turns(np.diff(np.append(0.0, clock)).tolist()):  # equal steps between two asked times
+        count = int(np.ceil(gap / step - 1e-9))
+        h, done = np.asarray(gap / max(count, 1)), 0
+        while done < count:
+            now = min(count, pace.upto(total + done) - total)
+            r, fine = jax.device_get(_march(law, weights, a, decay, r, fine, h, np.asarray(now - done)))
+            done = now
+            tick(done / count)
+        total += count
+        path.append(r)
+        sound.append(fine)
+    r, fine = np.stack(path), np.stack(sound)
     f = _outputs(law, weights, a, r)
     risk, gone = risks(law, f), ~fine
     radii = np.where(gone[:, None], np.nan, r)
     still = np.broadcast_to(np.asarray(units.a), radii.shape)
-    path = RadialUnits(still, np.zeros_like(radii), radii[:, :, None])
+    units = RadialUnits(still, np.zeros_like(radii), radii[:, :, None])
     end = float(clock[~gone][-1]) if np.any(~gone) else 0.0
     return RadialPath(
-        path,
+        units,
         weights,
         np.where(gone[:, None], np.nan, f),
         np.where(gone, np.nan, risk),
         "not_converged" if np.any(gone) else "ok",
         end,
-        int(np.sum(counts)),
+        total,
     )

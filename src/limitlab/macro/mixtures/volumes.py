@@ -11,16 +11,16 @@ mass to rounding, keep the density non-negative, and are of first order in the w
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, risk, seen
-from limitlab.numerics.shapes import filled, places
+from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, risks, seen
 from limitlab.problems.starts.neurons import Neurons
+from limitlab.verbs import Pace, tick
 
 __all__ = ["Grid", "VolumePath", "entropy", "make_grid", "spread", "start_masses"]
 
@@ -133,35 +133,50 @@ def _fitted(grid: Grid, masses: jax.Array, left: jax.Array, longest: jax.Array) 
     return new, dt
 
 
+class Moving(NamedTuple):
+    """Masses, the time they have reached, steps so far, and the worst error of the total mass."""
+
+    masses: Any
+    now: Any
+    steps: Any
+    error: Any
+
+
 @eqx.filter_jit
-def _spread(grid: Grid, masses: jax.Array, times: jax.Array, longest: jax.Array, noisy: bool):
-    def move(carry):
-        masses, now, steps, error, until = carry
+def _onward(grid: Grid, run: Moving, until, pause, longest, noisy: bool) -> Moving:
+    """To the time ``until``, or to the step ``pause``."""
+
+    def move(run: Moving) -> Moving:
+        masses, now, steps, error = run
         new, dt = _fitted(grid, masses, until - now, longest) if noisy else _upwind(grid, masses, until - now)
         then = jnp.where(dt >= until - now, until, now + dt)
-        return new, then, steps + 1, jnp.maximum(error, jnp.abs(jnp.sum(new) - 1)), until
+        return Moving(new, then, steps + 1, jnp.maximum(error, jnp.abs(jnp.sum(new) - 1)))
 
-    def sound(carry):
-        masses, now, steps, _, until = carry
-        return (now < until) & (masses[-1] < EDGE) & (steps < MOST_STEPS) & jnp.all(jnp.isfinite(masses))
+    def going(run: Moving) -> jax.Array:
+        fine = (run.masses[-1] < EDGE) & jnp.all(jnp.isfinite(run.masses))
+        return fine & (run.now < until) & (run.steps < pause)
 
-    def to(carry, until):
-        carry = jax.lax.while_loop(sound, move, (*carry, until))[:4]
-        return carry, (carry[0], carry[1])
-
-    start = (masses, jnp.zeros(()), jnp.zeros((), int), jnp.abs(jnp.sum(masses) - 1))
-    (last, now, steps, error), (seen_masses, reached) = jax.lax.scan(to, start, times)
-    f = seen_masses @ grid.features
-    return seen_masses, reached, f, jax.vmap(lambda row: risk(grid.law, row))(f), last, now, steps, error
+    return jax.lax.while_loop(going, move, run)
 
 
 def spread(grid: Grid, masses: np.ndarray, clock: np.ndarray, longest: float | None) -> VolumePath:
     """Move the masses through the asked times; ``longest`` bounds the implicit steps."""
-    noisy = float(grid.temperature) > 0
-    asked = filled(clock, places(len(clock), len(masses)))
-    out = jax.device_get(_spread(grid, masses, asked, np.asarray(longest or math.inf), noisy))
-    seen_masses, reached, f, risks = (x[: len(clock)] for x in out[:4])
-    last, now, steps, error = out[4:]
+    noisy, pace, seen_masses, reached = float(grid.temperature) > 0, Pace(1), [], []
+    run = Moving(masses, np.asarray(0.0), np.asarray(0), np.asarray(abs(np.sum(masses) - 1)))
+    reach = np.asarray(longest or math.inf)
+    for until in clock:
+        while True:
+            pause = min(pace.upto(int(run.steps)), MOST_STEPS)
+            run = jax.device_get(_onward(grid, run, until, np.asarray(pause), reach, noisy))
+            if run.steps < pause or run.now >= until or pause == MOST_STEPS:
+                break  # there, or no longer sound
+            tick(float(run.now / clock[-1]))
+        seen_masses.append(run.masses)
+        reached.append(run.now)
+    seen_masses, reached = np.stack(seen_masses), np.stack(reached)
+    last, now, steps, error = run
+    f = seen_masses @ grid.features
+    risks_seen = risks(grid.law, f)
     done = (reached >= clock) & np.all(np.isfinite(seen_masses), axis=1)
     status = "ok"
     if not np.all(done):
@@ -170,7 +185,7 @@ def spread(grid: Grid, masses: np.ndarray, clock: np.ndarray, longest: float | N
     return VolumePath(
         np.where(gone, np.nan, seen_masses),
         np.where(gone, np.nan, f),
-        np.where(done, risks, np.nan),
+        np.where(done, risks_seen, np.nan),
         status,
         float(now),
         int(steps),
