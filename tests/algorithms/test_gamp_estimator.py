@@ -152,6 +152,20 @@ def test_awkward_tables_converge(name):
     assert np.allclose(line.predict(X), Ridge(0.1, fit_intercept=False).fit(X, z).predict(X), atol=1e-4)
 
 
+@pytest.mark.parametrize(("scale", "standard"), [(1.0, True), (None, False)])
+def test_a_run_that_diverges_begins_again_with_shorter_steps(scale, standard):
+    """With Laplace's prior (and on raw columns) the first steps led astray: accuracy 0.85 (0.51), and "diverged"."""
+    X, y = load_breast_cancer(return_X_y=True)
+    prior = None if scale is None else ll.LaplacePrior(scale)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = GAMPEstimator(prior, iterations=1000).fit(StandardScaler().fit_transform(X) if standard else X, y)
+    assert fit.status_ == ("ok" if standard else "not_converged") and fit.n_iter_ <= 1000
+    assert fit.score(StandardScaler().fit_transform(X) if standard else X, y) > (0.98 if standard else 0.9)
+    with pytest.warns(ConvergenceWarning, match=r"standardise X\.$"):
+        GAMPEstimator(iterations=20).fit(X, y)
+
+
 def test_independent_columns_need_no_damping():
     X, y, _ = data()
     plain, auto = sign(damping=0.0).fit(X, y), sign().fit(X, y)

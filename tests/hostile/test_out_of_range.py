@@ -349,6 +349,33 @@ def test_a_number_that_is_none_is_refused_in_words(part, value):
     assert "must be" in str(caught.value) and len(str(caught.value)) < 600
 
 
+@pytest.mark.parametrize("value", [None, 10**400, [0.5], {}, 1j, np.array([0.5]), object(), "x", float, math.nan])
+def test_a_persistence_time_that_is_none_is_refused(value):
+    with pytest.raises(ll.errors.InputError, match=r"PersistentSGD\.persistence_time must be a finite number"):
+        ll.PersistentSGD(learning_rate=0.1, batch_fraction=0.5, persistence_time=value)
+
+
+@pytest.mark.parametrize("value", [0, 10**400, math.nan, "x" * 9999, True, 1.5, 2.0**60])
+def test_a_width_that_is_none_is_refused(value):
+    with pytest.raises(ll.errors.InputError, match=r"MatrixFlow\.width must be a whole number from 1") as error:
+        ll.MatrixFlow(d=4, width=value)
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("value", [0.5, None, "x", math.exp, lambda z: 1.0 if z > 0 else 0.0, lambda: 0.5])
+def test_a_law_that_is_no_function_is_refused_in_words(value):
+    with pytest.raises(ll.errors.InputError, match=r"probability must be a jax\.numpy function of 1 number; "):
+        ll.CustomBinary(value)
+    with pytest.raises(ll.errors.InputError, match=r"log_density must be a jax\.numpy function of 2 numbers; "):
+        ll.CustomChannel(value, (-9.0, 9.0))
+
+
+@pytest.mark.parametrize("value", [0.5, None, 3, b"x", ["x"], "x" * 9999, "a\0b"])
+def test_a_store_that_is_no_folder_is_refused_in_words(value):
+    with pytest.raises(ll.errors.InputError, match=r"A store is a folder|cannot be the name of a store"):
+        ll.Store(value)
+
+
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, 10**400, "x"])
 def test_a_sample_ratio_that_is_none_is_refused(value):
     with pytest.raises(ll.errors.InputError, match="sample_ratio"):

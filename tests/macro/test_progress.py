@@ -1,4 +1,4 @@
-"""Every limit that may take seconds says how far it is, can be stopped between two steps, and gives the same numbers."""
+"""Every limit that may take seconds says how far it is, can be stopped, and gives the same numbers."""
 
 import numpy as np
 import pytest

@@ -723,3 +723,136 @@ def test_the_law_of_what_has_no_sign_is_even_and_its_size_is_compared():
     both = abs(some["M"]).mean("replica") - abs(others["M"]).mean("replica")
     np.testing.assert_allclose(gap.table["M_gap"], both, atol=1e-12)
     assert not compare(some, others.assign(M=others["M"] * 1.5)).agrees
+
+
+# --- made-up results --------------------------------------------------------------------------------------
+
+AXIS = np.linspace(0, 1, 11)
+CURVE = np.exp(-AXIS)
+
+
+def bare(values, times=AXIS, **attrs):
+    dims = ("replica", "time") if np.ndim(values) == 2 else ("time",)
+    return xr.Dataset({"risk": (dims, values)}, {"time": times}, attrs)
+
+
+def walks(replicas=16, seed=3, steps=11):
+    return CURVE + 0.01 * np.cumsum(np.random.default_rng(seed).normal(size=(replicas, steps)), axis=1)
+
+
+def test_the_order_of_times_does_not_matter():
+    """Shuffled, one of 11 times was compared and the word was AGREES; falling ones shared nothing."""
+    straight, x = compare(bare(walks()), bare(CURVE)), walks()
+    for order in (np.random.default_rng(0).permutation(11), np.arange(11)[::-1]):
+        mixed = bare(CURVE[order], AXIS[order]), bare(x[:, order], AXIS[order])
+        for sim, pred in ((bare(x), mixed[0]), (mixed[1], bare(CURVE)), (mixed[1], mixed[0])):
+            assert compare(sim, pred).verdict == straight.verdict
+    assert "times: 11" in straight.verdict
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (np.r_[AXIS[:-1], AXIS[-2]], r"every time once; the second result has 0\.9 twice\. Keep one"),
+        (np.r_[AXIS[:-1], np.nan], r"finite numbers >= 0; the second result has nan"),
+        (np.r_[AXIS[:-1], np.inf], r"the second result has inf"),
+        (AXIS - 2, r"the second result has -2"),
+        (np.array(list("abcdefghijk")), r"the second result has a"),
+        (np.arange(11).astype("datetime64[s]"), r"the second result has 1970"),
+    ],
+)
+def test_times_that_are_none_are_refused(times, words):
+    with pytest.raises(InputError, match=words):
+        compare(bare(walks()), bare(CURVE, times))
+
+
+def test_no_times_at_all_are_refused():
+    with pytest.raises(InputError, match="needs times in both results; the first has none"):
+        compare(bare(walks()[:, :0], AXIS[:0]), bare(CURVE))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, 0, -1, np.inf, "4", None, [4.0], 1j, True])
+def test_a_threshold_is_a_number(wrong):
+    """NaN let anything differ within the margin: no z is beyond it."""
+    with pytest.raises(InputError, match=r"compare\.threshold must be a finite number"):
+        compare(bare(walks() + 1), bare(CURVE), threshold=wrong, margin=0.001)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, -1, np.inf, "a", None])
+def test_a_tolerance_is_a_number(wrong):
+    with pytest.raises(InputError, match=r"compare\.rtol must be a finite number"):
+        compare(bare(CURVE + 1), bare(CURVE), rtol=wrong)
+
+
+def test_variables_are_names_and_count_once():
+    with pytest.raises(InputError, match="variables must be a name or a list of names; got 5"):
+        compare(bare(walks()), bare(CURVE), variables=5)  # pyright: ignore[reportArgumentType]
+    twice = compare(bare(walks()), bare(CURVE), variables=["risk", "risk"])
+    assert twice.verdict == compare(bare(walks()), bare(CURVE)).verdict
+
+
+def test_whole_numbers_are_compared_too():
+    sim = bare(walks()).assign(k=(("replica", "time"), np.ones((16, 11))))
+    wrong, right = (bare(CURVE).assign(k=("time", np.full(11, value))) for value in (0, 1))
+    assert compare(sim, right).agrees
+    gap = compare(sim, wrong)
+    assert gap.word == "DISAGREES"
+    assert "k, t = 0" in gap.verdict
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e170, 1e300])
+def test_very_large_and_very_small_numbers_are_judged_like_others(scale):
+    """Their squares overflow or vanish: a gap of 10 % of 1e170 was called constant and equal."""
+    for shift in (0.0, 0.1):
+        here, there = (compare(bare((walks() + shift) * f), bare(CURVE * f)) for f in (1.0, scale))
+        assert here.word == there.word == ("DISAGREES" if shift else "AGREES")
+        assert there.max_z == pytest.approx(here.max_z, rel=1e-6)
+        assert there.entries[0].relative == pytest.approx(here.entries[0].relative)
+
+
+def test_a_component_of_rounding_is_not_judged():
+    """Zero in all runs against 1e-18 in the prediction, beside a component of size 1."""
+    x = np.stack([walks(), np.zeros((16, 11))], axis=-1)
+    sim = xr.Dataset({"M": (("replica", "time", "student"), x)}, {"time": AXIS})
+    for dust, agrees in ((1e-18, True), (1e-12, False)):
+        pred = xr.Dataset({"M": (("time", "student"), np.stack([CURVE, np.full(11, dust)], axis=-1))}, {"time": AXIS})
+        assert compare(sim, pred).agrees is agrees
+
+
+@pytest.mark.parametrize(("ended", "agrees"), [(1, False), (7, False), (9, True), (16, True)])
+def test_a_limit_that_ends_early_needs_most_runs_to_end_too(ended, agrees):
+    """It ended at 0.2, one run of sixteen at 1: that was an agreement up to 0.1."""
+    x, y = walks(), CURVE.copy()
+    x[:ended, -1], y[2:] = np.nan, np.nan
+    gap = compare(bare(x), bare(y))
+    assert gap.agrees is agrees
+    assert ("most replicas of the other went on" in gap.verdict) is not agrees
+    assert "finite only up to t = 0.1" in gap.verdict
+    both = compare(bare(x), bare(np.where(np.arange(16)[:, None] < 15, y, walks(seed=4))))
+    assert both.agrees is (ended >= 7)
+
+
+def test_few_replicas_are_said_to_see_little():
+    for replicas in (2, 4):
+        gap = compare(bare(walks(replicas)), bare(CURVE))
+        assert f"{replicas} replicas show gross differences only" in gap.verdict
+    assert "gross" not in compare(bare(walks(5)), bare(CURVE)).verdict
+
+
+def test_other_labels_are_said_to_be_other_labels():
+    x = np.stack([walks(), walks()], axis=-1)
+    sim = xr.Dataset({"risk": (("replica", "time", "alpha"), x)}, {"time": AXIS, "alpha": [1.0, 2.0]})
+    pred = xr.Dataset({"risk": (("time", "alpha"), x[0])}, {"time": AXIS, "alpha": [2.0, 1.0]})
+    with pytest.raises(InputError, match=r"risk: other dimensions or labels on the two sides, \(time: 11, alpha: 2\)"):
+        compare(sim, pred)
+
+
+def test_a_problem_that_is_no_table_is_another_problem():
+    with pytest.raises(InputError, match="two different problems"):
+        compare(bare(walks(), spec_hash="a", problem="{"), bare(CURVE, spec_hash="b", problem="[]"))
+
+
+def test_a_margin_of_zero_is_said_to_be_none():
+    noise = bare(walks() - CURVE)
+    assert "differences up to any size (the prediction is zero)" in compare(noise, bare(0 * CURVE), margin=0.01).verdict
+    assert "the margin is 100 %" in compare(bare(walks()), bare(CURVE), margin=1).verdict

@@ -103,7 +103,7 @@ def test_a_function_is_known_by_its_code_and_closure():
 
         return verb
 
-    assert describe(make(2.0)) == describe(make(2))
+    assert describe(make(2.0)) == describe(make(2.0)) != describe(make(2))  # 1 // 2 is not 1 // 2.0 in type
     assert describe(make(2.0)) != describe(make(3.0))
     assert describe(make(2.0)) != describe(make(2.0, 2))
     assert describe(lambda problem: 1.0) != describe(lambda problem: 2.0)

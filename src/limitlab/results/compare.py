@@ -17,13 +17,15 @@ from limitlab.results.sides import (
     shared_variables,
 )
 from limitlab.results.signs import without_signs
-from limitlab.results.times import at_shared_times
+from limitlab.results.times import at_shared_times, in_order
 from limitlab.results.verdict import closeness, judge, look, place, table_of, with_margin
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["Comparison", "Entry", "compare"]
+
+FEW = 4  # replicas, with which Student's law forgives almost everything
 
 
 def compare(
@@ -68,11 +70,16 @@ def compare(
     """
     _check_results(sim, pred)
     if margin is not None:
-        check_number("compare", "margin", margin, low=0, open_low=True, remedy="Use 0.01 for one per cent.")
+        margin = check_number("compare", "margin", margin, low=0, open_low=True, remedy="Use 0.01 for one per cent.")
+    threshold = check_number(
+        "compare", "threshold", threshold, low=0, open_low=True, remedy="4 is right once in 16000 comparisons."
+    )
+    rtol = check_number("compare", "rtol", rtol, low=0, remedy="Use 1e-6, or the tolerance of the two solvers.")
     if check_problem:
         _check_problem(sim, pred)
     notes: list[str] = []
     sim, pred, axis = _one_axis(sim, pred)
+    sim, pred = in_order(sim, axis, "first"), in_order(pred, axis, "second")
     names = shared_variables(sim, pred, variables, notes)
     sim, pred = at_shared_times(sim, pred, names, axis, notes)
     (sim, pred), unsigned = without_signs((sim, pred))
@@ -97,6 +104,8 @@ def compare(
     seen = [look(sim[name], first.values[name], second.values[name], paired, name in unsigned) for name in names]
     z, entries = judge(seen, times, axis, threshold)
     counts = [f"{side.replicas} replicas" for side in (first, second) if side.replicas >= 2]
+    if 2 <= (fewest := min([side.replicas for side in (first, second) if side.replicas >= 2], default=0)) <= FEW:
+        notes.insert(0, f"{fewest} replicas show gross differences only, 16 would show ten standard errors")
     max_z, close, said = closeness(seen, entries, bool(counts), threshold, rtol)
     if not counts:
         notes.insert(0, "neither side has replicas, so there is no standard error and no z-score")
@@ -156,12 +165,20 @@ def _check_problem(sim: "xr.Dataset", pred: "xr.Dataset") -> None:
     here, there = sim.attrs.get("spec_hash"), pred.attrs.get("spec_hash")
     if here is None or there is None or here == there:
         return
-    a, b = (_flat(json.loads(ds.attrs.get("problem", "{}"))) for ds in (sim, pred))
+    a, b = (_flat(_described(ds)) for ds in (sim, pred))
     differ = [f"{k} ({a.get(k, 'absent')} / {b.get(k, 'absent')})" for k in sorted({*a, *b}) if a.get(k) != b.get(k)]
     raise InputError(
         f"The results are of two different problems; they differ in {'; '.join(differ[:12]) or 'their hash'}"
         ". Make both from one Problem, or pass check_problem=False to compare them all the same."
     )
+
+
+def _described(ds: "xr.Dataset") -> Any:
+    """The problem of a result as tables; none if a stranger's attribute is not one."""
+    try:
+        return json.loads(ds.attrs.get("problem", "{}"))
+    except (TypeError, ValueError):
+        return {}
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:

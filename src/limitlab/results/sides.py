@@ -1,5 +1,6 @@
 """The two sides of a comparison as arrays: which variables they share, which replicas and times are whole."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.results.schema import pairs_of
 from limitlab.results.times import same_labels
+from limitlab.text import show
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,6 +25,10 @@ __all__ = [
 ]
 
 
+NUMBERS = "fiu"  # kinds of arrays that are compared, whole numbers as well
+SHARE = 0.5  # by how much the shares of replicas that ended early may differ
+
+
 class Side(NamedTuple):
     """One result as arrays (replica, time, ...); ``replicas`` is 0 if it has no such dimension."""
 
@@ -36,7 +42,7 @@ class Side(NamedTuple):
             array = ds[name]
             if "replica" not in array.dims:  # the same in all replicas, or a result without replicas
                 array = array.drop_vars("replica", errors="ignore").expand_dims(replica=ds.sizes.get("replica", 1))
-            arrays[name] = array.transpose("replica", "time", *rest_of(array)).values
+            arrays[name] = array.transpose("replica", "time", *rest_of(array)).values.astype(float)
         return Side(arrays, ds.sizes.get("replica", 0))
 
     def lost(self) -> np.ndarray:
@@ -67,7 +73,7 @@ def shared_variables(sim: "xr.Dataset", pred: "xr.Dataset", wanted: Any, notes: 
     names, unlike = [], []
     for name, array in sim.data_vars.items():
         other = pred.data_vars.get(name)
-        if other is None or array.dtype.kind != "f" or other.dtype.kind != "f":
+        if other is None or array.dtype.kind not in NUMBERS or other.dtype.kind not in NUMBERS:
             continue
         if "time" not in array.dims or "time" not in other.dims or name == "end_time":
             continue
@@ -75,7 +81,9 @@ def shared_variables(sim: "xr.Dataset", pred: "xr.Dataset", wanted: Any, notes: 
         fits = same and all(same_labels(array[dim].values, other[dim].values) for dim in rest_of(array))
         (names if fits else unlike).append(str(name))
     if wanted is not None:
-        asked = [wanted] if isinstance(wanted, str) else list(wanted)
+        if not isinstance(wanted, Iterable):
+            raise InputError(f"variables must be a name or a list of names; got {show(wanted)}.")
+        asked = [wanted] if isinstance(wanted, str) else list(dict.fromkeys(wanted))
         for name in asked or ["nothing"]:
             if name in unlike:
                 raise InputError(
@@ -87,6 +95,12 @@ def shared_variables(sim: "xr.Dataset", pred: "xr.Dataset", wanted: Any, notes: 
                 raise InputError(f"variables must be among those that both results have, {known}; got {name!r}.")
         return asked
     notes += [f"{name} has other dimensions or labels on the two sides and was not compared" for name in unlike]
+    if not names and unlike:
+        both = f"{_axes(sim[unlike[0]])} and {_axes(pred[unlike[0]])}"
+        raise InputError(
+            f"{', '.join(unlike)}: other dimensions or labels on the two sides, {both}, so that there is nothing to "
+            "compare. Ask both for the same, in the same order."
+        )
     if not names:
         raise InputError(
             f"The results share no variable over time: the first has {', '.join(map(str, sim.data_vars))}, "
@@ -143,11 +157,11 @@ def finite_part(first: Side, second: Side, times: np.ndarray, paired: bool, note
     keep_a, keep_b, keep_t = np.ones(len(bad_a), bool), np.ones(len(bad_b), bool), np.ones(len(times), bool)
     if not (np.any(bad_a) or np.any(bad_b)):
         return Finite(keep_a, keep_b, keep_t, True)
-    alike = bool(np.any(bad_a) and np.any(bad_b))
+    alike = bool(np.any(bad_a) and np.any(bad_b)) and abs(np.mean(bad_a) - np.mean(bad_b)) <= SHARE
     # If it happened on one side only, leave those replicas out, as long as enough others remain; if on both,
     # keep all and compare up to the first such time.
     sound = [~(bad_a | bad_b)] * 2 if paired else [~bad_a, ~bad_b]
-    if not alike and all(np.count_nonzero(s) >= min(2, len(s)) for s in sound):
+    if not (np.any(bad_a) and np.any(bad_b)) and all(np.count_nonzero(s) >= min(2, len(s)) for s in sound):
         keep_a, keep_b = sound
     keep_t = ~(np.any(lost_a[keep_a], axis=0) | np.any(lost_b[keep_b], axis=0))
     for side, bad in (("first", bad_a), ("second", bad_b)):
@@ -161,5 +175,6 @@ def finite_part(first: Side, second: Side, times: np.ndarray, paired: bool, note
         reach = f"up to {at}{times[keep_t][-1]:g}" if np.any(keep_t) else f"at no {axis or 'time'}"
         notes.append(f"both are finite only {reach}")
     if not alike:
-        notes.append("the other result did not end early")
+        one_side = not (np.any(bad_a) and np.any(bad_b))
+        notes.append("the other result did not end early" if one_side else "most replicas of the other went on")
     return Finite(keep_a, keep_b, keep_t, alike)

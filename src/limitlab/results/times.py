@@ -9,11 +9,33 @@ from limitlab.errors import InputError
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["at_shared_times", "same_labels"]
+__all__ = ["at_shared_times", "in_order", "same_labels"]
 
 ROUNDING = 1e-9  # relative to a time; and to the last one, a thousandth of it
 CUBIC, CHECK = 4, 6  # points through which a prediction is interpolated, and through which that is checked
 SURE = 0.1  # how far apart the two may be, in standard errors: thirty such times together are half a standard error
+
+
+def in_order(ds: "xr.Dataset", axis: str, side: str) -> "xr.Dataset":
+    """The result with increasing times; `InputError` if they are none, not numbers, or there twice."""
+    times = ds["time"].values
+    if axis == "":
+        return ds
+    if len(times) == 0:
+        raise InputError(f"compare needs {axis}s in both results; the {side} has none.")
+    if times.dtype.kind not in "fiu" or not np.all(np.isfinite(times)) or np.any(times < 0):
+        wrong = times if times.dtype.kind not in "fiu" else times[~(np.isfinite(times) & (times >= 0))]
+        raise InputError(
+            f"compare needs {axis}s that are finite numbers >= 0; the {side} result has {wrong[0]}. Leave it out."
+        )
+    ordered = ds.isel(time=np.argsort(times)) if np.any(times[1:] < times[:-1]) else ds
+    times = ordered["time"].values
+    if np.any(again := times[1:] == times[:-1]):
+        raise InputError(
+            f"compare needs every {axis} once; the {side} result has {times[1:][again][0]:g} twice. "
+            f"Keep one of them: ds.drop_duplicates({axis!r})."
+        )
+    return ordered
 
 
 def at_shared_times(
@@ -59,6 +81,7 @@ def _tolerance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _matches(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions of equal times in both, to rounding."""
+    a, b = a.astype(float), b.astype(float)
     if len(a) == 0 or len(b) == 0:
         return np.zeros(0, int), np.zeros(0, int)
     right = np.clip(np.searchsorted(b, a), 0, len(b) - 1)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["Seen", "closeness", "judge", "look", "place", "table_of", "with_margin"]
 
 
+DUST = 1e-6  # share of its variable up to which a component is rounding, times that of `profiles`: 1e-15 together
+
+
 class Seen(NamedTuple):
     """One variable over (time, component): gaps, their errors, the size by which they are measured, worst profiles."""
 
@@ -53,6 +56,9 @@ def look(like: "xr.DataArray", x: np.ndarray, y: np.ndarray, paired: bool, unsig
     rest, shape = rest_of(like), x.shape[2:]
     x, y = x.reshape(*x.shape[:2], -1), y.reshape(*y.shape[:2], -1)
     scale = np.maximum(np.max(np.abs(x), axis=(0, 1)), np.max(np.abs(y), axis=(0, 1)))
+    power = math.frexp(np.max(scale, initial=0.0))[1]
+    unit = 2.0 ** min(power, 1023)  # squares of numbers about 1 neither overflow nor vanish
+    x, y, scale = x / unit, y / unit, np.maximum(scale / unit, DUST)
     theory = x if len(x) == 1 < len(y) else y
     size = float(np.sqrt(np.mean(np.square(np.mean(theory, axis=0))[:, counted(rest, shape).ravel()])))
     if paired:
@@ -61,8 +67,11 @@ def look(like: "xr.DataArray", x: np.ndarray, y: np.ndarray, paired: bool, unsig
     gap = np.mean(x, axis=0) - np.mean(y, axis=0)
     error = np.sqrt(_squared_error(x) + _squared_error(y)) if replicated else np.full_like(gap, np.nan)
     worst = worst_profiles(x, y, scale) if replicated else None
+    if worst is not None:
+        worst = worst._replace(gap=worst.gap * unit, error=worst.error * unit)
     label, places = f"|{like.name}|" if unsigned else str(like.name), [like[dim].values for dim in rest]
-    return Seen(str(like.name), label, rest, shape, places, gap, error, size, float(np.max(scale)), worst)
+    largest = float(np.max(scale)) * unit
+    return Seen(str(like.name), label, rest, shape, places, gap * unit, error * unit, size * unit, largest, worst)
 
 
 def _squared_error(x: np.ndarray) -> np.ndarray:
@@ -160,7 +169,9 @@ def with_margin(word: str, said: str, entries: tuple[Entry, ...], margin: float)
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
+    if math.isinf(share):
+        return "any size (the prediction is zero)"
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.3g} %"
 
 
 _MEANING = {

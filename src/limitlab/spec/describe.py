@@ -1,9 +1,10 @@
 """What makes two values the same: a canonical description of anything, as JSON, and its hash.
 
-Numbers that are equal are described alike (1 and 1.0, a list and an array of the same numbers). What stands still is
-known by its place (see `limitlab.spec.places`). A user's function is known by its code, defaults and closure, and by
-what it reads, to any depth: global values, other functions, attributes of modules; a user's class by its methods and
-those of its bases; an object by its class and its state. What cannot be known for certain is handed to ``unknown``.
+Numbers that are equal are described alike (1 and 1.0, a list and an array of the same numbers), except for those that
+a user's code reads: what it makes of them may depend on their type. What stands still is known by its place (see
+`limitlab.spec.places`). A user's function is known by its code, defaults and closure, and by what it reads, to any
+depth: global values, other functions, attributes of modules; a user's class by its methods and those of its bases; an
+object by its class and its state. What cannot be known for certain is handed to ``unknown``.
 """
 
 import abc
@@ -78,6 +79,7 @@ class Describer:
         self._open: list[Any] = []  # objects inside of which this one is
         self._trail: list[str] = []  # where they were read
         self._memo: dict[int, tuple[Any, Any]] = {}  # outermost functions and classes
+        self._read = False  # whether all values are such that a user's code reads
 
     def __call__(self, value: Any) -> Any:
         """A value as JSON, equal for equal values."""
@@ -94,6 +96,8 @@ class Describer:
 
     def _value(self, value: Any) -> Any:
         kind = type(value)
+        if self._in_code() and (typed := self._typed(value)) is not None:
+            return typed
         if value is None or kind in (bool, str):
             return value
         if isinstance(value, (np.bool_, np.str_)):
@@ -107,7 +111,7 @@ class Describer:
         if kind is np.ndarray or isinstance(value, (np.generic, jax.Array)):
             return self._array(value)
         if kind in (set, frozenset):
-            return {"set": sorted((Describer(self._unknown, self._look)(item) for item in value), key=json.dumps)}
+            return {"set": sorted((self._apart()(item) for item in value), key=json.dumps)}
         if kind is complex:
             return {"complex": [_number(value.real), _number(value.imag)]}
         if kind in (bytes, bytearray):
@@ -120,10 +124,40 @@ class Describer:
             return self._record(value)
         return self._callable(value)
 
+    def _in_code(self) -> bool:
+        """Whether the value is one that a user's function or class reads, or of the state of a user's object."""
+        theirs = (one for one in self._open if not isinstance(one, eqx.Module) and not ours(type(one).__module__))
+        return self._read or bool(self._met) or any(True for _ in theirs)
+
+    def _apart(self) -> "Describer":
+        """Another one for something of which the place among others is not known yet."""
+        other = Describer(self._unknown, self._look)
+        other._read = self._in_code()
+        return other
+
+    def _typed(self, value: Any) -> Any:
+        """A number, or many, with the type: 2 * [1, 2] is not 2 * array([1, 2]). None for all other things."""
+        kind = type(value)
+        if kind in (list, tuple):
+            long = len(value) > SHORT and set(map(type, value)) <= {int, float, bool}
+            items = _digest(repr(value).encode()) if long else [self._value(item) for item in value]
+            return items if kind is list and not long else {kind.__name__: items}
+        if (kind is float and value.is_integer()) or kind is complex:  # a float that is not whole can be nothing else
+            return {kind.__name__: repr(value)}
+        if kind is bytearray:
+            return {"bytearray": _digest(value)}
+        number = isinstance(value, np.generic) or kind is np.ndarray
+        if number and value.dtype.kind in "biufc" and value.dtype != np.longdouble:
+            return {kind.__name__: _digest(value.tobytes()), "dtype": str(value.dtype), "shape": list(value.shape)}
+        if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+            weak = {"weak": True} if value.aval.weak_type else {}
+            return {"jax": self._array(value), "dtype": str(value.dtype), **weak}
+        return None
+
     def _table(self, value: Any) -> Any:
         if all(type(key) is str for key in value):
             return {"table": {key: self._at(key, item) for key, item in sorted(value.items())}}
-        keys = {hash_of(Describer(self._unknown, self._look)(key)): key for key in value}  # 1 is not "1"
+        keys = {hash_of(self._apart()(key)): key for key in value}  # 1 is not "1"
         return {"pairs": [[self._value(key), self._at(str(key), value[key])] for _, key in sorted(keys.items())]}
 
     def _sequence(self, value: Any) -> Any:
@@ -386,6 +420,10 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
 }
 
 
+def _digest(data: bytes | bytearray) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def _number(value: Any) -> Any:
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, int):
@@ -437,13 +475,14 @@ def _state(thing: Any) -> dict[str, Any]:
 
 
 def _parts(thing: Any) -> list[Any]:
-    """What an object would be copied from: a function, its arguments, and what is put into it afterwards."""
+    """What an object would be copied from: a function, its arguments, its state, what is put into it afterwards."""
     known = copyreg.dispatch_table.get(type(thing))
     made: Any = thing.__reduce_ex__(4) if known is None else known(thing)
     if isinstance(made, str):  # a name in its module
         return [made]
     function, arguments, state, items, pairs = [*made, None, None, None, None][:5]
-    return [function, arguments, state, *(None if x is None else list(map(_plain, x)) for x in (items, pairs))]
+    own = _state(thing) if isinstance(thing, np.ndarray) else None  # which an array's copy forgets
+    return [function, arguments, state, own, *(None if x is None else list(map(_plain, x)) for x in (items, pairs))]
 
 
 def _plain(item: Any) -> Any:

@@ -38,8 +38,8 @@ class PersistentSGD(AbstractMaskedDescent):
     def __check_init__(self):
         check_descent_rule(self)
         check_mask(self)
-        eta, b, tau = (float(x) for x in (self.learning_rate, self.batch_fraction, self.persistence_time))
-        check_number(
+        eta, b = float(self.learning_rate), float(self.batch_fraction)
+        tau = check_number(
             "PersistentSGD",
             "persistence_time",
             self.persistence_time,

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from limitlab._setup import double
 from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.algorithms.gamp.iteration import FLOOR, Model, begin, converge, gather
+from limitlab.algorithms.gamp.iteration import FLOOR, Model, begin, converge, gather, settle
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_seed
@@ -54,8 +54,8 @@ class GAMPEstimator(BaseEstimator):
     channel
         The law of a label, ``Logistic()`` if left out.
     damping
-        "auto" shortens the steps when they turn round, and only then; on independent columns it makes none. A number
-        as in `GAMP`.
+        "auto" shortens the steps when they turn round, and only then (on independent columns it makes none), and begins
+        again with shorter ones if the run diverges all the same. A number as in `GAMP`.
     iterations, tolerance, variances
         As in `GAMP`. "vector" variances allow columns of unequal size.
     start
@@ -112,9 +112,12 @@ class GAMPEstimator(BaseEstimator):
         live = traced(model)
         data = gather(jnp.asarray(X), jnp.asarray(labels), rule.variances)
         a, v = _start(live, data, traced(start), jax.random.key(self.seed))
-        damping = None if self._auto else jnp.asarray(float(rule.damping))
-        numbers = (damping, jnp.asarray(float(rule.tolerance)), jnp.asarray(rule.iterations))
-        run = converge(live, data, begin(a, v, len(X)), *numbers)
+        begun, tolerance = begin(a, v, len(X)), jnp.asarray(float(rule.tolerance))
+        if self._auto:
+            run = settle(live, data, begun, tolerance, rule.iterations)
+        else:
+            damping, iterations = jnp.asarray(float(rule.damping)), jnp.asarray(rule.iterations)
+            run = converge(live, data, begun, damping, tolerance, iterations)
 
         self.coef_, self.coef_variance_ = np.asarray(run.state.a), np.asarray(run.state.v)
         self.n_samples_fit_, self.n_iter_, self.change_ = len(X), int(run.steps), float(run.change)
@@ -251,14 +254,13 @@ class GAMPEstimator(BaseEstimator):
     def _warn(self) -> None:
         if self.converged_:
             return
-        kept = "coef_ is the state that changed least"
+        kept, auto = "coef_ is the state that changed least", "" if self._auto else ', or use damping="auto"'
         more = (
-            f"GAMP diverged after {self.n_iter_} iterations; {kept}. Columns of X may be correlated or have a mean: "
-            'standardise them, or use damping="auto".'
+            f"GAMP diverged after {self.n_iter_} iterations; {kept}. Columns of X may be correlated, of unequal size "
+            f"or have a mean: standardise X{auto}."
             if self.status_ == "diverged"
             else f"GAMP did not converge in {self.n_iter_} iterations: the weights still change by {self.change_:.2g}, "
-            f"more than tolerance={self.tolerance:g}; {kept}. Use more iterations"
-            + ("." if self._auto else ', or damping="auto".')
+            f"more than tolerance={self.tolerance:g}; {kept}. Use more iterations, or standardise X{auto}."
         )
         warnings.warn(more, ConvergenceWarning, stacklevel=4)
 

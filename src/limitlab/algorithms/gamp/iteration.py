@@ -29,7 +29,8 @@ from an unstable fixed point, which is wanted, grows without turning. So s is ha
 .. math:: \sum_i r_i r_i^{\rm old}/f_v < -\tfrac12 \sum_i (r_i^{\rm old})^2/f_v
 
 and grows by a tenth otherwise, up to 1. The metric is that of the posterior variances, in which the flow is symmetric.
-On independent columns s stays 1 and the iteration is the plain one.
+On independent columns s stays 1 and the iteration is the plain one. A run that diverges all the same begins again with
+shorter steps (``LONGEST``): its first ones, while the variances are still those of the prior, may have led astray.
 """
 
 from typing import NamedTuple
@@ -52,6 +53,7 @@ __all__ = [
     "converge",
     "gather",
     "iterate",
+    "settle",
     "step",
 ]
 
@@ -64,6 +66,7 @@ RUNAWAY = 1e6
 TURN = 0.5  # a change that comes back with more than half its size was too long a step
 GROWTH = 1.1  # of the step, when it was not
 SHORTEST = 1e-3  # step
+LONGEST = (1.0, 0.3, 0.1, 0.03)  # steps that are allowed, one after the other as long as runs diverge
 
 
 class Model(NamedTuple):
@@ -213,12 +216,24 @@ class Settling(NamedTuple):
     least: jax.Array
 
 
+def settle(model: Model, data: Data, start: Iterated, tolerance, iterations: int) -> Iterated:
+    """`converge` with a damping that is found on the way, from the start again while runs diverge."""
+    made, run = 0, start
+    for longest in LONGEST:
+        numbers = (tolerance, jnp.asarray(iterations - made))
+        run = converge(model, data, start, None, *numbers, longest=jnp.asarray(longest))
+        made += int(run.steps)
+        if not bool(run.diverged) or made >= iterations:
+            break
+    return run._replace(steps=jnp.asarray(made))
+
+
 @eqx.filter_jit
-def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterations) -> Iterated:
+def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterations, longest=1.0) -> Iterated:
     """Iterate until a fixed point is reached to ``tolerance``, the run diverges, or ``iterations`` are made.
 
-    Without a ``damping`` (None) it is found on the way. A run that does not converge ends in the state that an
-    iteration changed least; in its start, if each changed all of it.
+    Without a ``damping`` (None) it is found on the way, with steps up to ``longest``. A run that does not converge ends
+    in the state that an iteration changed least; in its start, if each changed all of it.
     """
     floor = _floor(model, data)
 
@@ -228,7 +243,7 @@ def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterat
         if damping is None:
             weight = 1 / jnp.maximum(to.variance, floor)
             turned = jnp.sum(weight * move * s.move) < -TURN * jnp.sum(weight * jnp.square(s.move))
-            step = jnp.where(turned, jnp.maximum(step / 2, SHORTEST), jnp.minimum(step * GROWTH, 1.0))
+            step = jnp.where(turned, jnp.maximum(step / 2, SHORTEST), jnp.minimum(step * GROWTH, longest))
         new, info = _mixed(model, data, state, to, 1 - step if damping is None else damping)
         run = _taken(s.run, new, info)
         if damping is None:  # too long a step is tried again at half its length
@@ -242,8 +257,8 @@ def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterat
     def going(s: Settling) -> jax.Array:
         return ~(s.run.converged(tolerance) | s.run.diverged) & (s.run.steps < iterations)
 
-    one = jnp.asarray(1.0)
-    end = jax.lax.while_loop(going, onward, Settling(run, one, jnp.zeros_like(run.state.a), run.state, one))
+    one, first = jnp.asarray(1.0), jnp.asarray(longest)
+    end = jax.lax.while_loop(going, onward, Settling(run, first, jnp.zeros_like(run.state.a), run.state, one))
     there = end.run.converged(tolerance)
     return end.run._replace(state=jax.tree.map(lambda x, calm: jnp.where(there, x, calm), end.run.state, end.calm))
 

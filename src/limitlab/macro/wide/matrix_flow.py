@@ -23,6 +23,7 @@ from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_at
 from limitlab.states.run import Run
 from limitlab.states.success import Criterion
 from limitlab.states.view import Variable, assembled
+from limitlab.text import show
 from limitlab.verbs import turns
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ class MatrixFlow(AbstractLimit):
         width = self.width
         if width is not None and not _is_width(width):
             raise InputError(
-                f"MatrixFlow.width must be a whole number >= 1, math.inf, or None for the student's; got {width!r}."
+                "MatrixFlow.width must be a whole number from 1 to 2^53, math.inf, or None for the student's; got "
+                f"{show(width)}."
             )
 
     def setting(self, problem: Problem, asked: Asked) -> WideDescent:
@@ -160,4 +162,4 @@ class MatrixFlow(AbstractLimit):
 def _is_width(width: object) -> bool:
     if isinstance(width, bool) or not isinstance(width, (int, float, np.integer, np.floating)):
         return False
-    return float(width) >= 1 and (math.isinf(width) or float(width).is_integer())
+    return (1 <= width < 2**53 and float(width).is_integer()) or width == math.inf

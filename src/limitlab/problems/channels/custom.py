@@ -23,6 +23,7 @@ from limitlab.problems.channels.base import (
     weight_floor,
 )
 from limitlab.problems.channels.binary import BinaryChannel
+from limitlab.text import printable, show
 
 __all__ = ["CustomBinary", "CustomChannel", "output_by_quadrature"]
 
@@ -67,6 +68,18 @@ def _tuple(values: Any) -> tuple[float, ...]:
     return tuple(float(x) for x in np.atleast_1d(check_array("The places of a channel", values)))
 
 
+def _called(what: str, function: Any, *arguments: jax.Array) -> np.ndarray:
+    """A user's function at every element of the arguments; `InputError` if it cannot be called so."""
+    try:
+        return np.asarray(jax.vmap(function)(*arguments))
+    except Exception as error:
+        label, numbers = getattr(function, "__name__", show(function)), "number" + "s" * (len(arguments) > 1)
+        raise InputError(
+            f"{what} must be a jax.numpy function of {len(arguments)} {numbers}; {label} raised "
+            f"{type(error).__name__}: {printable(str(error), 300)}. Write it with jax.numpy, jnp.where for if."
+        ) from error
+
+
 class CustomBinary(BinaryChannel):
     r"""Labels +-1 with :math:`P(y = +1 | z)` = ``probability(z)``, any jax.numpy function.
 
@@ -88,7 +101,7 @@ class CustomBinary(BinaryChannel):
     @double
     def __check_init__(self):
         z = jnp.linspace(-30.0, 30.0, 601)
-        p = np.asarray(jax.vmap(self.probability)(z))
+        p = _called("CustomBinary.probability", self.probability, z)
         if p.shape != z.shape or not np.all((p >= 0) & (p <= 1)):
             raise InputError(
                 "CustomBinary.probability must map a number z to a probability between 0 and 1; on [-30, 30] it gave "
@@ -158,6 +171,7 @@ class CustomChannel(AbstractChannel):
         check_number("CustomChannel", "width", self.width, low=0, remedy="Use 0 for a jump.")
         check_number("CustomChannel", "label_width", self.label_width, low=0, open_low=True, remedy="Use a scale of y.")
         y, dy = self._labels()
+        _called("CustomChannel.log_density", self.log_density, y, jnp.zeros_like(y))
         for z in (-2.0, -0.3, 0.4, 1.7):
             mass = float(jnp.sum(dy * jnp.exp(self.log_density(y, jnp.asarray(z)))))
             if not abs(mass - 1) < 1e-6:

@@ -26,6 +26,7 @@ from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
 from limitlab.files import unwritable, whole
 from limitlab.results.points import Point
 from limitlab.sweep.storage.netcdf import decode, encode
+from limitlab.text import show
 
 __all__ = ["Fault", "Store", "alive", "opened"]
 
@@ -38,6 +39,19 @@ MARKER = "limitlab-store.json"
 FOLDERS = ("points", "sweeps", "runs", "quarantine", "parts")
 KEY_LENGTH = 32
 HALF_WRITTEN = 3600.0  # seconds after which a file that another machine is writing is taken for left behind
+
+
+def _exists(file: Path) -> bool:
+    try:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+    except (OSError, ValueError) as error:  # a name too long, or with a zero in it
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"{show(str(file.parent))} cannot be the name of a store: {reason}. Choose another."
+        ) from error
+    return True
 
 
 class Fault(NamedTuple):
@@ -60,9 +74,11 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike, create: bool = True):
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"A store is a folder: give its path as a text; got {show(path)}.")
         self.path = Path(path).absolute()
         marker = self.path / MARKER
-        if not marker.exists():
+        if not _exists(marker):
             if not create:
                 what = "no folder" if not self.path.exists() else "no store of sweeps"
                 raise InputError(f"There is {what} at {self.path}. Make one with limitlab sweep ... --out {path}.")
