@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from cases import committee, descent, messages, sparse, wide
 from jax import monitoring
 
 import limitlab as ll
+from cases import committee, descent, messages, sparse, wide
 from limitlab.macro.predict import LIMITS
 from limitlab.numerics.shapes import MOST, along_rows, filled, places
 
