@@ -1,4 +1,4 @@
-"""What a new process costs: compiled programs come from a folder that may be copied and stays bounded."""
+"""What a new process costs: compiled programs come from a folder that may be copied and stays bounded; few imports."""
 
 import json
 import os
@@ -8,7 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from limitlab._setup import trim
+from limitlab.cli import listing
+from limitlab.gallery import ENTRIES
+from limitlab.library import LIBRARY
+from limitlab.macro.predict import LIMITS
+from limitlab.problems.activations import ACTIVATIONS
 
 COUNTED = """
 import json
@@ -78,3 +85,65 @@ print([name for name in os.environ if name.startswith("JAX_")], os.environ.get("
 """
     assert child(code).splitlines() == ["True 0.0", "[] None"]
     assert child(code, JAX_ENABLE_X64="0").splitlines()[1] == "['JAX_ENABLE_X64'] 0"
+
+
+# --- what is imported --------------------------------------------------------------------------------------------
+
+HEAVY = "jax equinox diffrax xarray scipy pandas dask sklearn matplotlib distributed".split()
+STORE = Path(__file__).parents[1] / "golden" / "stored" / "store"
+
+
+def loaded(command: str) -> set[str]:
+    """What a command of the command line imports of the heavy ones."""
+    code = f"""
+import contextlib, io, sys
+sys.argv = ["limitlab", *{command.split()!r}]
+from limitlab.cli import main
+with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+    main()
+assert out.getvalue()
+print(" ".join(name for name in {HEAVY} if name in sys.modules))
+"""
+    return set(child(code).split())
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "list", f"status {STORE}", f"store ls {STORE}"])
+def test_a_command_that_computes_nothing_needs_no_jax(command):
+    assert loaded(command) == set()
+
+
+@pytest.mark.parametrize("command", ["spec perceptron", "limits perceptron", "cite soft-committee --limit OverlapODE"])
+def test_a_command_that_asks_a_problem_needs_jax_and_equinox_alone(command):
+    assert loaded(command) == {"jax", "equinox"}
+
+
+@pytest.mark.parametrize("name", ["Gaussian", "predict", "simulate", "thresholds", "sweep"])
+def test_a_first_name_loads_nothing_that_it_does_not_need(name):
+    code = f"import sys, limitlab as ll; ll.{name}; print(' '.join(name for name in {HEAVY} if name in sys.modules))"
+    assert set(child(code).split()) == {"jax", "equinox"}
+
+
+def test_the_package_itself_needs_no_jax_and_sees_to_64_bits_all_the_same():
+    code = """
+import sys, limitlab
+print("jax" in sys.modules)
+import jax.numpy as jnp
+print(jnp.ones(1).dtype)
+"""
+    assert child(code).split() == ["False", "float64"]
+    assert child(code, LIMITLAB_X64="0").split() == ["False", "float32"]
+    later = "import jax, limitlab, jax.numpy as jnp; print(jnp.ones(1).dtype)"
+    assert child(later) == "float64"
+    assert child(later, LIMITLAB_X64="0") == "float32"
+
+
+def test_the_list_that_is_read_is_the_list_that_there_is():
+    assert [name for name, _, _ in listing.entries()] == list(ENTRIES)
+    for name, title, seconds in listing.entries():
+        assert (title, seconds) == (ENTRIES[name].title, ENTRIES[name].seconds)
+    assert [name for name, _ in listing.problems()] == list(LIBRARY)
+    assert [(name, reference) for name, _, reference in listing.limits()] == [
+        (name, limit.reference) for name, limit in LIMITS.items()
+    ]
+    assert all(about for _, about, *_ in [*listing.problems(), *listing.limits()])
+    assert tuple(listing.activations()) == ACTIVATIONS

@@ -7,17 +7,18 @@ import types
 import typing
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.library import LIBRARY
-from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.predict import LIMITS, limits
 from limitlab.problems.problem import Problem
 from limitlab.spec import load_spec
 from limitlab.text import did_you_mean
+
+if TYPE_CHECKING:  # a problem alone is read and written without the limits
+    from limitlab.macro.limit import AbstractLimit
 
 __all__ = ["grid_of", "has_clock", "limit_class", "limit_of", "place_of", "problem_of", "times_of", "usual_limit"]
 
@@ -49,6 +50,8 @@ def usual_limit(problem: Problem) -> str:
     rule = problem.algorithm
     if rule is not None and (name := rule.usual_limit(problem)) is not None:
         return name
+    from limitlab.macro.predict import limits
+
     applies = [name for name, answer in limits(problem).items() if answer == "applies"]
     if not applies:
         who = "The problem has no rule" if rule is None else f"{type(rule).__name__} names no limit"
@@ -201,14 +204,16 @@ def _alike(values: list[float], words: list[str]) -> list:
     return [int(value) for value in values] if whole else values
 
 
-def limit_class(name: str) -> type[AbstractLimit]:
+def limit_class(name: str) -> "type[AbstractLimit]":
     """The class of a limit by its name."""
+    from limitlab.macro.predict import LIMITS
+
     if name not in LIMITS:
         raise InputError(f"--limit must be one of {', '.join(LIMITS)}; got {name!r}.{did_you_mean(name, LIMITS)}")
     return LIMITS[name]
 
 
-def limit_of(name: str, settings: list[str]) -> AbstractLimit:
+def limit_of(name: str, settings: list[str]) -> "AbstractLimit":
     """A limit by its name, with fields set as ``field=value``."""
     kind = limit_class(name)
     fields, hints, values = [f.name for f in dataclasses.fields(kind)], typing.get_type_hints(kind), {}

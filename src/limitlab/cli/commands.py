@@ -23,19 +23,17 @@ def register(app: typer.Typer) -> None:
 
 def list_() -> None:
     """What there is: gallery entries, library problems, limits, activations."""
-    from limitlab.gallery import ENTRIES
-    from limitlab.library import LIBRARY
-    from limitlab.macro.predict import LIMITS
-    from limitlab.problems.activations import ACTIVATIONS
+    from limitlab.cli import listing
 
-    entries = [[name, entry.title, f"{entry.seconds:.0f} s"] for name, entry in ENTRIES.items()]
-    show_table("gallery entries: limitlab run NAME", ["name", "what it shows", "takes about"], entries)
-    problems = [[name, _first_line(build)] for name, build in LIBRARY.items()]
-    show_table("library problems: limitlab spec NAME prints one", ["name", "what it is"], problems)
-    rows = [[name, _first_line(limit), limit.reference] for name, limit in LIMITS.items()]
+    made = [[name, title, f"{seconds:.0f} s"] for name, title, seconds in listing.entries()]
+    show_table("gallery entries: limitlab run NAME", ["name", "what it shows", "takes about"], made)
+    show_table(
+        "library problems: limitlab spec NAME prints one", ["name", "what it is"], [*map(list, listing.problems())]
+    )
+    rows = [*map(list, listing.limits())]
     show_table("limits: limitlab predict SPEC --limit NAME", ["name", "what it is", "reference"], rows)
     others = ["hermite(k)", "shifted(name, by)", "piecewise((x, y), ...)"]
-    show_table("activations", ["name"], [[", ".join([*ACTIVATIONS, *others])]])
+    show_table("activations", ["name"], [[", ".join([*listing.activations(), *others])]])
 
 
 def spec(spec: Spec) -> None:
@@ -321,12 +319,3 @@ def _draw(results: list, path: Path, force: bool, variables: list[str] | None = 
     figure = plot(*results, variables=variables)
     say(f"figure saved to {save_figure(figure, path)}")
     close_figure(figure)
-
-
-def _first_line(thing: Any) -> str:
-    """What a thing is: the first paragraph of its docstring."""
-    import inspect
-    import re
-
-    text = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").rstrip(".:")
-    return re.sub(r":math:`([^`]*)`", lambda m: m.group(1).replace("\\to", "->").replace("\\", ""), text)

@@ -19,6 +19,8 @@ from limitlab.spec.places import stands
 
 __all__ = ["example", "fields_of", "kind_of", "known_kinds", "ours"]
 
+NO_PARTS = ("limitlab.algorithms.gamp.estimator",)  # scikit-learn, which is slow to import, is its base
+
 
 @functools.cache
 def known_kinds() -> dict[type, dict[str, type]]:
@@ -26,6 +28,8 @@ def known_kinds() -> dict[type, dict[str, type]]:
     classes = set()
     for home in (limitlab.problems, limitlab.algorithms):
         for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
+            if info.name in NO_PARTS:
+                continue
             module = importlib.import_module(info.name)
             classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
     rooms = ("limitlab.problems.", "limitlab.algorithms.")

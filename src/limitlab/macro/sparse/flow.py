@@ -120,9 +120,10 @@ def width(flow: Flow, r: jax.Array) -> jax.Array:
     return xp.exp(r) if flow.form == "log" else xp.maximum(r, NARROWEST)
 
 
-def with_width(flow: Flow, s: np.ndarray) -> np.ndarray:
+def with_width(flow: Flow, s):
     """The coordinate r of given widths."""
-    return np.log(np.maximum(s, 1e-9)) if flow.form == "log" else s  # s = 0 if there are no others
+    xp = np if isinstance(s, np.ndarray) else jnp
+    return xp.log(xp.maximum(s, 1e-9)) if flow.form == "log" else s  # s = 0 if there are no others
 
 
 def outputs(flow: Flow, x: Particles) -> jax.Array:
