@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-__all__ = ["NUMBERS", "as_arrays", "changed_fields", "is_zero", "plain", "traced"]
+__all__ = ["NUMBERS", "as_array", "as_arrays", "changed_fields", "is_zero", "plain", "traced"]
 
 NUMBERS = (float, int, np.ndarray, np.number)  # what a problem is made of, apart from its structure
 
@@ -27,6 +27,11 @@ def plain(value: Any) -> Any:
 def is_zero(value: Any) -> bool:
     """True if the number is zero by declaration (a plain 0), not by accident (a traced array never is)."""
     return isinstance(value, (int, float)) and value == 0
+
+
+def as_array(x: Any, dtype: Any = None) -> Any:
+    """An array of NumPy for a compiled function, which takes it as one of JAX; type checkers let it pass as either."""
+    return np.asarray(x, dtype)
 
 
 def as_arrays(tree: T) -> T:

@@ -177,4 +177,4 @@ def finite_part(first: Side, second: Side, times: np.ndarray, paired: bool, note
     if not alike:
         one_side = not (np.any(bad_a) and np.any(bad_b))
         notes.append("the other result did not end early" if one_side else "most replicas of the other went on")
-    return Finite(keep_a, keep_b, keep_t, alike)
+    return Finite(keep_a, keep_b, keep_t, bool(alike))

@@ -25,6 +25,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from limitlab.errors import InputError
 from limitlab.spec.code import code_table, diaries, imports, names_in, read_names, read_whole
@@ -149,7 +150,7 @@ class Describer:
         number = isinstance(value, np.generic) or kind is np.ndarray
         if number and value.dtype.kind in "biufc" and value.dtype != np.longdouble:
             return {kind.__name__: _digest(value.tobytes()), "dtype": str(value.dtype), "shape": list(value.shape)}
-        if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+        if isinstance(value, jax.Array) and not isinstance(value, Tracer):
             weak = {"weak": True} if value.aval.weak_type else {}
             return {"jax": self._array(value), "dtype": str(value.dtype), **weak}
         return None

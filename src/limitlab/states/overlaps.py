@@ -6,7 +6,7 @@ r"""Microstates, macrostates, and `measure`, the only map from one to the other.
 """
 
 import math
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import equinox as eqx
 import jax
@@ -99,7 +99,7 @@ class Overlaps(eqx.Module):
     @property
     def omega(self) -> jax.Array:
         """The joint Gram matrix of student and teacher fields, students first."""
-        xp = np if isinstance(self.Q, np.ndarray) else jnp
+        xp: Any = np if isinstance(self.Q, np.ndarray) else jnp
         upper = xp.concatenate([self.Q, self.M], axis=-1)
         lower = xp.concatenate([xp.swapaxes(self.M, -1, -2), self.P], axis=-1)
         return xp.concatenate([upper, lower], axis=-2)
@@ -168,8 +168,8 @@ def _placed(o: Overlaps, sphere: bool) -> Overlaps:
 
 def error_coefficients(setting: Committees, a: jax.Array) -> jax.Array:
     r"""c with :math:`\mathcal E = y - f = \sum_A c_A \sigma_A(s_A) + \sqrt\Delta z`: -a_i/p, then a*_r/k."""
-    xp, teacher = np if isinstance(a, np.ndarray) else jnp, setting.teacher
-    return xp.concatenate([-a / setting.student.width, teacher.a_star / teacher.width])
+    xp: Any = np if isinstance(a, np.ndarray) else jnp
+    return xp.concatenate([-a / setting.student.width, setting.teacher.a_star / setting.teacher.width])
 
 
 def error_sum(setting: Committees, method: str = "auto", units: int | None = None) -> AbstractFieldSum:

@@ -33,7 +33,7 @@ On independent columns s stays 1 and the iteration is the plain one. A run that 
 shorter steps (``LONGEST``): its first ones, while the variances are still those of the prior, may have led astray.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -229,7 +229,7 @@ def settle(model: Model, data: Data, start: Iterated, tolerance, iterations: int
 
 
 @eqx.filter_jit
-def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterations, longest=1.0) -> Iterated:
+def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterations, longest: Any = 1.0) -> Iterated:
     """Iterate until a fixed point is reached to ``tolerance``, the run diverges, or ``iterations`` are made.
 
     Without a ``damping`` (None) it is found on the way, with steps up to ``longest``. A run that does not converge ends

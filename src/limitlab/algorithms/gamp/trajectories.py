@@ -12,7 +12,7 @@ from limitlab.algorithms.gamp.iteration import Iterated, Model, begin, gather, i
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.numerics.machine import Memory
-from limitlab.numerics.trees import traced
+from limitlab.numerics.trees import as_array, traced
 from limitlab.states.request import Request, Seen
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def label_errors(channel, m: np.ndarray, q: np.ndarray, V: np.ndarray, rho: np.n
     for block in np.array_split(known, range(BLOCK, len(known), BLOCK)):
         padded = np.zeros((BLOCK, 4))
         padded[: len(block)] = points[block]
-        errors[block] = np.asarray(_label_errors(live, padded, np.asarray(len(block))))[: len(block)]
+        errors[block] = np.asarray(_label_errors(live, as_array(padded), as_array(len(block))))[: len(block)]
     return errors.reshape(np.shape(m))
 
 

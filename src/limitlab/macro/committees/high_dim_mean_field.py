@@ -20,7 +20,7 @@ from limitlab.numerics.linalg import pseudo_inverse
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import Integration, integrate
 from limitlab.numerics.shapes import along_rows
-from limitlab.numerics.trees import as_arrays, plain
+from limitlab.numerics.trees import as_array, as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart
@@ -38,12 +38,12 @@ IMPLICIT = 2**22
 
 @eqx.filter_jit
 def _drawn(setting: CommitteeOnePass, seed: np.ndarray, d: np.ndarray) -> Overlaps:
-    return initial_overlaps(setting, start_key(seed, 0), d)
+    return initial_overlaps(setting, start_key(as_array(seed), 0), as_array(d))
 
 
 @eqx.filter_jit
 def _layer(start: AbstractStart, seed: np.ndarray, particles: int) -> jax.Array:
-    return start.draw_second_layer(jax.random.split(start_key(seed, 0))[1], particles)
+    return start.draw_second_layer(jax.random.split(start_key(as_array(seed), 0))[1], particles)
 
 
 @eqx.filter_jit
@@ -179,7 +179,7 @@ class HighDimMeanField(AbstractLimit):
             overlaps = limit_start(setting)
         else:
             a = _layer(as_arrays(start), seed, n) if a is None else wide.output_weights
-            overlaps = Overlaps(*start.limit(n, setting.teacher.width), a)
+            overlaps = Overlaps(*start.limit(n, setting.teacher.width), as_array(a))
         M, q, a, P = jax.device_get((overlaps.M, _orthogonal(overlaps), overlaps.a, overlaps.P))
         return setting, Cloud(M, q, a), P
 

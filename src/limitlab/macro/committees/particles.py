@@ -18,7 +18,7 @@ from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.numerics.gauss.pairs import pair_moments, pair_numbers
 from limitlab.numerics.gauss.rules import GaussianRule, gegenbauer_rule, normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
-from limitlab.numerics.trees import as_arrays
+from limitlab.numerics.trees import as_array, as_arrays
 from limitlab.states.overlaps import error_coefficients
 
 __all__ = ["CHUNK", "Cloud", "Interaction", "cloud_risk", "drift", "interaction"]
@@ -84,7 +84,7 @@ def interaction(
     xi, weights = (np.zeros(zeros), np.full(zeros, 1 / zeros)) if n is None else gegenbauer_rule(n, nodes)
     P = np.asarray(P, float)
     rule = None if exact else as_arrays(normal_rule(2))
-    return Interaction(P, np.asarray(_inverse(P)), np.asarray(xi), np.asarray(weights), rule, own, square)
+    return Interaction(P, as_array(_inverse(P)), as_array(xi), as_array(weights), rule, own, square)
 
 
 def _square_sums(cloud: Cloud, c: jax.Array, links: Interaction) -> _Sums:

@@ -21,7 +21,7 @@ from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times, whole_steps
 from limitlab.numerics.keys import folded
 from limitlab.numerics.machine import Memory, check_memory, relieve
-from limitlab.numerics.trees import plain, traced
+from limitlab.numerics.trees import as_array, plain, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.spec import spec_hash
@@ -222,7 +222,7 @@ class DMFT(AbstractLimit):
     def _model(self, setting: Descent) -> Model:
         rule, loss = traced((setting.rule, setting.loss))
         alpha, rho = np.asarray(float(setting.ratio)), np.asarray(float(setting.rho))
-        return Model(rule, loss, alpha, rho, self._scheme(setting), bool(setting.channel.even))
+        return Model(rule, loss, as_array(alpha), as_array(rho), self._scheme(setting), bool(setting.channel.even))
 
     def _start(self, setting: Descent) -> tuple[float, float]:
         """m and q at time 0."""

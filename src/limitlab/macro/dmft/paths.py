@@ -22,7 +22,7 @@ import numpy as np
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.macro.dmft.rows import Fit, Kernels, Model, Row, Scheme
 from limitlab.numerics.gauss.rules import sobol_points
-from limitlab.numerics.trees import traced
+from limitlab.numerics.trees import as_array, traced
 
 __all__ = ["Block", "Front", "Sample", "draw_normals", "draw_sample", "empty_block", "first_front", "move", "observe"]
 
@@ -94,7 +94,9 @@ def first_front(rule: AbstractDescent, sample: Sample, scheme: Scheme, key: jax.
 def empty_block(count: int, scheme: Scheme, length: int) -> Block:
     line, many = np.zeros((length, count)), np.zeros((length, scheme.probes * count))
     signs, z = many.astype(np.int8), line if scheme.identity else np.zeros((length, 0))
-    return jax.device_put(Block(line, line, many, signs, line, z))
+    return jax.device_put(
+        Block(as_array(line), as_array(line), as_array(many), as_array(signs), as_array(line), as_array(z))
+    )
 
 
 def observe(model: Model, sample: Sample, past, now: Block, front: Front, key, m, t) -> tuple[Block, Row, jax.Array]:

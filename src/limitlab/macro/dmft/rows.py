@@ -25,6 +25,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from limitlab.algorithms.descent.base import AbstractDescent
+from limitlab.numerics.trees import as_array
 from limitlab.problems.losses import AbstractLoss
 from limitlab.states.run import FIELD_BOUND
 
@@ -107,20 +108,20 @@ def first_kernels(size: int, m: float, q: float, rho: float) -> Kernels:
     corner, first = square.copy(), line.copy()
     corner[0, 0], first[0] = max(q - m * m / rho, 0.0), m
     kernels = Kernels(
-        M_C=square,
-        K=square,
-        Cz=corner,
-        R=square,
-        noise=one,
-        gram=one,
-        ridge=np.zeros(()),
-        m=first,
-        a=line,
-        loss=line,
-        before=line,
-        residual=line,
-        alive=np.asarray(True),
-        died=np.asarray(-1),
+        M_C=as_array(square),
+        K=as_array(square),
+        Cz=as_array(corner),
+        R=as_array(square),
+        noise=as_array(one),
+        gram=as_array(one),
+        ridge=as_array(np.zeros(())),
+        m=as_array(first),
+        a=as_array(line),
+        loss=as_array(line),
+        before=as_array(line),
+        residual=as_array(line),
+        alive=as_array(True),
+        died=as_array(-1),
     )
     return jax.device_put(kernels)
 

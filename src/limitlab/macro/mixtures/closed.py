@@ -31,6 +31,7 @@ from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.macro.mixtures.start import Units
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.orthant import MOST, orthant
+from limitlab.numerics.trees import as_array
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.inputs.labelled import Widths
 
@@ -88,7 +89,7 @@ def _field(activation: Activation, variances: np.ndarray, mirrored: bool, values
     if pieces is None:
         raise TypeError(f"Closed gradients need an activation of straight lines; got {activation!r}.")
     level, tilt, places, bends = (x.tolist() for x in pieces)
-    return ClosedField(level, tilt, tuple(places), tuple(bends), variances, mirrored, values)
+    return ClosedField(level, tilt, tuple(places), tuple(bends), as_array(variances), mirrored, values)
 
 
 def _kinks(field: ClosedField, cloud: Units, q: jax.Array) -> _Kinks:

@@ -22,6 +22,7 @@ from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.numerics.shapes import along_rows
+from limitlab.numerics.trees import as_array
 from limitlab.problems.inputs.labelled import Widths
 from limitlab.verbs import Pace, tick, turns
 
@@ -138,7 +139,7 @@ def _make_flow(
         float(rule.temperature),
     )
     fields = jax.tree.map(lambda *x: np.stack(x), first, second)
-    return _Flow(fields, *map(np.asarray, numbers)), test
+    return _Flow(fields, *map(as_array, numbers)), test
 
 
 @along_rows

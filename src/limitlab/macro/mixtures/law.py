@@ -23,6 +23,7 @@ from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
 from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise
 from limitlab.numerics.shapes import along_rows
+from limitlab.numerics.trees import as_array
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.inputs.labelled import Widths
 
@@ -87,10 +88,10 @@ def make_data(setting: Radial, d: float, panels: int | None = None) -> RadialDat
     if setting.two_norms:
         lengths = np.concatenate([lengths, np.ones_like(lengths)], axis=1)
     return RadialData(
-        lengths=np.asarray(lengths),
-        labels=np.repeat([1.0, -1.0], len(length)),
-        weights=np.tile(weight / 2, 2),
-        noise=np.asarray(float(setting.one_pass.channel.variance)),
+        lengths=as_array(lengths),
+        labels=as_array(np.repeat([1.0, -1.0], len(length))),
+        weights=as_array(np.tile(weight / 2, 2)),
+        noise=as_array(float(setting.one_pass.channel.variance)),
         smoother=_smoother(setting.one_pass.student.activation, d),
     )
 

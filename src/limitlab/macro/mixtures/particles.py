@@ -22,6 +22,7 @@ from limitlab.macro.sparse.nodes import second_layer_nodes
 from limitlab.numerics.gauss.rules import hermite, legendre, length_nodes, normal_weights, panel_nodes
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.numerics.shapes import along_rows
+from limitlab.numerics.trees import as_array
 
 __all__ = ["ORDER", "RadialPath", "follow", "start_units", "unresolved"]
 
@@ -133,10 +134,10 @@ def follow(
     one, law = setting.one_pass, make_data(setting, d)
     flow = _Flow(
         law,
-        np.asarray(weights),
-        np.asarray(float(one.algorithm.second_layer_rate) if one.trained else 0.0),
-        np.asarray(1.0 if one.biased else 0.0),
-        np.asarray(float(one.algorithm.weight_decay)),
+        as_array(weights),
+        as_array(float(one.algorithm.second_layer_rate) if one.trained else 0.0),
+        as_array(1.0 if one.biased else 0.0),
+        as_array(float(one.algorithm.weight_decay)),
     )
     run = integrate(drift, units, clock, flow, rtol=rtol, atol=1e-2 * rtol, solver="explicit")
     path = run.values._replace(r=np.maximum(run.values.r, 0.0))

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, risks, seen
+from limitlab.numerics.trees import as_array
 from limitlab.problems.starts.neurons import Neurons
 from limitlab.verbs import Pace, tick
 
@@ -66,12 +67,12 @@ def make_grid(setting: Radial, d: float, cells: int, reach: float) -> Grid:
     outward = -decay * edges + (T * (d - 1) / edges if T > 0 else 0.0)
     return Grid(
         law,
-        centres,
-        a * np.asarray(value),
-        a * np.asarray(pull) * law.lengths[:, 0],
-        outward,
-        np.asarray(width),
-        np.asarray(T),
+        as_array(centres),
+        as_array(a * np.asarray(value)),
+        as_array(a * np.asarray(pull) * law.lengths[:, 0]),
+        as_array(outward),
+        as_array(width),
+        as_array(T),
     )
 
 

@@ -16,7 +16,7 @@ from limitlab.numerics.checks import check_choice, check_integer, check_number, 
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.machine import Memory, check_memory, fits
 from limitlab.numerics.ode.integrate import Integration, integrate
-from limitlab.numerics.trees import as_arrays, plain
+from limitlab.numerics.trees import as_array, as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
@@ -31,7 +31,7 @@ __all__ = ["OverlapODE"]
 
 @eqx.filter_jit
 def _draw(setting: CommitteeOnePass, seed: np.ndarray, replica: np.ndarray, d: np.ndarray) -> Overlaps:
-    return initial_overlaps(setting, start_key(seed, replica), d)
+    return initial_overlaps(setting, start_key(as_array(seed), as_array(replica)), as_array(d))
 
 
 class OverlapODE(AbstractLimit):

@@ -21,7 +21,7 @@ from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import plus, runge_kutta_step
-from limitlab.numerics.trees import as_arrays, plain
+from limitlab.numerics.trees import as_array, as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import overlap_dataset
@@ -255,10 +255,18 @@ class OverlapSDE(AbstractLimit):
         live = as_arrays(setting)
         args = (live.from_anywhere(), as_arrays(error_sum(setting, self.method)))
         dimension, reach = np.asarray(float(self.d)), np.asarray(float(longest))
-        begin, keys = _begin(live, np.asarray(self.seed), np.arange(self.replicas), dimension)
+        begin, keys = _begin(live, np.asarray(self.seed), as_array(np.arange(self.replicas)), dimension)
         zero, count = np.zeros(self.replicas), np.zeros(self.replicas, int)
         rate = SOFT_START * TURN / reach + zero
-        paths = _Path(begin, zero, zero, rate, count, count, np.ones(self.replicas, bool))
+        paths = _Path(
+            begin,
+            as_array(zero),
+            as_array(zero),
+            as_array(rate),
+            as_array(count),
+            as_array(count),
+            as_array(np.ones(self.replicas, bool)),
+        )
         block = _block(args[1], self.samples, self.replicas)
         views, pace, last = [], Pace(1), float(times[-1])
         for target in times.tolist():

@@ -11,7 +11,7 @@ It is the gradient flow of the risk of this effective network. The law of the st
 quadrature nodes carry it exactly to rounding; random particles are not needed.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.numerics.gauss.smoothing import AbstractSmoother
 from limitlab.numerics.sets import basis
+from limitlab.numerics.trees import as_array
 from limitlab.problems.sparse.symmetry import fixed_projection
 from limitlab.problems.sparse.target import SparseTarget
 
@@ -100,15 +101,15 @@ def make_flow(setting: SparseOnePass, weights: np.ndarray, *, even: bool, widest
     if not setting.interacting:
         allowed = np.ones_like(allowed)  # f does not act on itself: nothing grows from rounding
     return Flow(
-        weights=np.asarray(weights),
-        points=np.asarray(cube_points(target.latent)),
-        target=np.asarray(target.values),
-        projector=np.asarray(fixed_projection(target)),
-        allowed=np.asarray(allowed),
-        second_rate=np.asarray(float(setting.second_rate)),
-        decay=np.asarray(float(setting.weight_decay)),
-        kick=np.asarray(float(setting.kick)),
-        noise=np.asarray(float(setting.channel.variance)),
+        weights=as_array(weights),
+        points=as_array(cube_points(target.latent)),
+        target=as_array(target.values),
+        projector=as_array(fixed_projection(target)),
+        allowed=as_array(allowed),
+        second_rate=as_array(float(setting.second_rate)),
+        decay=as_array(float(setting.weight_decay)),
+        kick=as_array(float(setting.kick)),
+        noise=as_array(float(setting.channel.variance)),
         smoother=setting.student.activation.smoother(widest),
         interacting=setting.interacting,
     )
@@ -116,7 +117,7 @@ def make_flow(setting: SparseOnePass, weights: np.ndarray, *, even: bool, widest
 
 def width(flow: Flow, r: jax.Array) -> jax.Array:
     """s of the particles."""
-    xp = np if isinstance(r, np.ndarray) else jnp
+    xp: Any = np if isinstance(r, np.ndarray) else jnp
     return xp.exp(r) if flow.form == "log" else xp.maximum(r, NARROWEST)
 
 

@@ -18,6 +18,7 @@ from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.numerics.shapes import along_rows
+from limitlab.numerics.trees import as_array
 from limitlab.problems.networks import Committee
 from limitlab.results.schema import dataset
 
@@ -108,7 +109,7 @@ def solve_path(
 
 
 def _plain(flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
-    start = Particles(nodes.a, nodes.u, with_width(flow, nodes.s))
+    start = Particles(as_array(nodes.a), as_array(nodes.u), as_array(with_width(flow, nodes.s)))
     run = integrate(drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
     s = np.asarray(width(flow, run.values.r))
     a, u = run.values.a, run.values.u
@@ -117,7 +118,7 @@ def _plain(flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
 
 def _kicked(student: Committee, flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
     n = len(nodes.a)
-    start = Kicked(nodes.a, nodes.u, nodes.s**2, np.zeros((n, n)))
+    start = Kicked(as_array(nodes.a), as_array(nodes.u), as_array(nodes.s**2), as_array(np.zeros((n, n))))
     run = integrate(kicked_drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
     a, u, s = run.values.a, run.values.u, np.sqrt(np.maximum(run.values.q, 0.0))
     f, left = _outputs(flow, (a, u, s)), _residuals(flow, run.values) + _lone(student, flow, (a, u, s))

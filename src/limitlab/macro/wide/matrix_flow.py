@@ -162,4 +162,4 @@ class MatrixFlow(AbstractLimit):
 def _is_width(width: object) -> bool:
     if isinstance(width, bool) or not isinstance(width, (int, float, np.integer, np.floating)):
         return False
-    return (1 <= width < 2**53 and float(width).is_integer()) or width == math.inf
+    return bool(width == math.inf or (1 <= width < 2**53 and float(width).is_integer()))

@@ -30,6 +30,7 @@ import numpy as np
 from limitlab.numerics.gauss.angles import angle, arcsine
 from limitlab.numerics.gauss.tables import LANES, TABLE, pieces, summed, symmetric, upper_pairs
 from limitlab.numerics.gauss.terms import Bent, four_signs, minor, three_determinants
+from limitlab.numerics.trees import as_array
 
 __all__ = ["bent_moments", "bent_values"]
 
@@ -78,7 +79,7 @@ def _values(x: _Fields, c: jax.Array) -> jax.Array:
     both = x.bend[:, None] * x.bend
     table = (x.line[:, None] * x.line + 2 / np.pi * both * x.angles) * x.Omega
     table = table + 2 / np.pi * both * x.roots * x.d[:, None] * x.d
-    return _with_diagonal(table, (x.line**2 + x.bend**2) * jnp.diagonal(x.Omega)) @ c
+    return _with_diagonal(as_array(table), (x.line**2 + x.bend**2) * jnp.diagonal(x.Omega)) @ c
 
 
 def _with_diagonal(table: jax.Array, diagonal: jax.Array | np.ndarray) -> jax.Array:
@@ -90,9 +91,9 @@ def bent_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, f: Be
     x = _fields(Omega, f, g, p)
     a, b = x.line, x.bend
     # E[f'_i s_B f_C] = Omega_iB E[2 b_i delta_i f_C] + Omega_CB E[f'_i f'_C], and for C = i a multiple of Omega_iB.
-    slopes = _with_diagonal(a[:p, None] * a + 2 / np.pi * b[:p, None] * b * x.angles[:p], a**2 + b**2)
+    slopes = _with_diagonal(as_array(a[:p, None] * a + 2 / np.pi * b[:p, None] * b * x.angles[:p]), a**2 + b**2)
     pull = 2 / np.pi * b[:p, None] * b * x.roots[:p] * x.d
-    pull = _with_diagonal(pull, np.zeros(len(a))) @ c / x.d[:p]
+    pull = _with_diagonal(as_array(pull), np.zeros(len(a))) @ c / x.d[:p]
     L = (slopes * c) @ Omega + pull[:, None] * Omega[:p]
     V = _four_fields(x, c, p) + noise * slopes[:, :p]
     if f.bend != 0.0:

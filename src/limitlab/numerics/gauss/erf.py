@@ -27,6 +27,7 @@ import numpy as np
 from limitlab.numerics.gauss.angles import arcsine
 from limitlab.numerics.gauss.tables import summed, symmetric, upper_pairs
 from limitlab.numerics.gauss.terms import Blurred
+from limitlab.numerics.trees import as_array
 
 __all__ = ["Nodes", "erf_moments", "erf_nodes", "node_moments", "node_values"]
 
@@ -82,7 +83,7 @@ def node_values(Omega: jax.Array, c: jax.Array, nodes: Nodes) -> jax.Array:
     Omega, v = _spread(Omega, nodes)
     scale = 1 / jnp.sqrt(v)
     sums = arcsine(Omega * scale[:, None] * scale) @ (c[nodes.field] * nodes.weight)
-    return 2 / np.pi * nodes.of_fields(nodes.weight * sums) + nodes.constant * (nodes.constant @ c)
+    return 2 / np.pi * nodes.of_fields(as_array(nodes.weight * sums)) + nodes.constant * (nodes.constant @ c)
 
 
 def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes: Nodes) -> Moments:
@@ -92,8 +93,8 @@ def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes
     weight, w = nodes.weight[:m], c[field] * nodes.weight
     pull = w / jnp.sqrt(v[:m, None] * v - wide[:m] * wide[:m])  # (nodes of moving fields, nodes)
     itself = jnp.sum(pull * wide[:m], axis=1) / v[:m]
-    each = nodes.of_fields(nodes.of_moving(weight[:, None] * pull).T).T  # (p, fields)
-    L = 2 / np.pi * (each @ Omega - nodes.of_moving(weight * itself)[:, None] * Omega[:p])
+    each = nodes.of_fields(nodes.of_moving(as_array(weight[:, None] * pull)).T).T  # (p, fields)
+    L = 2 / np.pi * (each @ Omega - nodes.of_moving(as_array(weight * itself))[:, None] * Omega[:p])
 
     a, b = upper_pairs(len(field))
     rows = (a, b, wide[a, b], np.where(a == b, 1.0, 2.0) * w[a] * w[b])
@@ -117,7 +118,7 @@ def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes
         return 2 / np.pi * (total + noise + floor * floor) / jnp.sqrt(determinant)
 
     V = weight[:, None] * weight * symmetric(m, block)
-    return node_values(Omega, c, nodes), L, nodes.of_moving(nodes.of_moving(V).T)
+    return node_values(Omega, c, nodes), L, nodes.of_moving(nodes.of_moving(as_array(V)).T)
 
 
 def erf_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array, p: int) -> Moments:

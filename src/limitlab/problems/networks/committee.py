@@ -9,7 +9,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_array, check_choice, check_integer
-from limitlab.numerics.trees import is_zero, plain
+from limitlab.numerics.trees import as_array, is_zero, plain
 from limitlab.problems.activations import Activation, activation
 from limitlab.problems.base import AbstractStudent, AbstractTeacher, Pace, Response
 from limitlab.problems.networks.network import Network
@@ -101,7 +101,7 @@ class Committee(AbstractTeacher, AbstractStudent):
         return self.with_directions(jnp.sqrt(float(d)) * frame.T)
 
     def with_directions(self, rows):
-        return Network.of(rows, self.a_star)
+        return Network.of(rows, as_array(self.a_star))
 
     def begin(self, key, frame, start, teacher, d):
         return start.network(key, frame, self, teacher, d)
