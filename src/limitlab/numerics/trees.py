@@ -30,8 +30,8 @@ def is_zero(value: Any) -> bool:
 
 
 def as_array(x: Any, dtype: Any = None) -> Any:
-    """An array of NumPy for a compiled function, which takes it as one of JAX; type checkers let it pass as either."""
-    return np.asarray(x, dtype)
+    """An array of NumPy, or of JAX as it is, for a compiled function; type checkers let it pass as either."""
+    return x if isinstance(x, jax.Array) else np.asarray(x, dtype)
 
 
 def as_arrays(tree: T) -> T:
