@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from limitlab._setup import trim
-from limitlab.cli import listing
+from limitlab.cli import listing, warm
+from limitlab.errors import InputError
 from limitlab.gallery import ENTRIES
 from limitlab.library import LIBRARY
 from limitlab.macro.predict import LIMITS
@@ -147,3 +148,20 @@ def test_the_list_that_is_read_is_the_list_that_there_is():
     ]
     assert all(about for _, about, *_ in [*listing.problems(), *listing.limits()])
     assert tuple(listing.activations()) == ACTIVATIONS
+
+
+def test_what_was_warmed_is_not_compiled_again(tmp_path):
+    command = "import sys; sys.argv = ['limitlab', 'warm', 'thresholds']; from limitlab.cli import main; main()"
+    told = child(command, LIMITLAB_CACHE=str(tmp_path))
+    assert str(tmp_path) in told.replace("\n", "")
+    code = (
+        f"import limitlab as ll\n{COUNTED}\nll.thresholds(ll.GaussianPrior(), ll.Modulus())\nprint(json.dumps(count))"
+    )
+    after = json.loads(child(code, LIMITLAB_CACHE=str(tmp_path)))
+    assert after["misses"] == 0
+    assert after["hits"] > 0
+
+
+def test_only_what_there_is_can_be_warmed():
+    with pytest.raises(InputError, match=r"nothing called 'threshold' to warm; .* Did you mean 'thresholds'\?"):
+        warm.warm(["threshold"])

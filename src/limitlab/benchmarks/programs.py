@@ -46,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "family": Benchmark("house.family", "1000 ODEs and 256 simulations in one sweep against a loop", 3, False),
     "sweep": Benchmark("house.sweep", "what a point costs besides its work; a second worker", 4, False),
     "import": Benchmark("house.import_time", "import limitlab against import jax", 1, False),
+    "first-answer": Benchmark("house.first_answer", "a new process with a warm cache: seconds, compiled programs", 8),
     "store": Benchmark("house.store", "10^5 points: filled, found again, verified, exported", 30, False),
 }
 

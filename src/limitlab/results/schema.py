@@ -135,17 +135,18 @@ def dataset(
         for dim, size in zip(dims, values.shape, strict=True):
             if dim in RESERVED_DIMENSIONS and dim not in ("time", "time_2", "term"):
                 labels.setdefault(dim, ((dim,), np.arange(size)))
+    words = {**RESERVED_DIMENSIONS, **COORDINATES, **{name: variable.long_name for name, variable in known.items()}}
+    told = {name: {"long_name": words[name]} for name in (*data, *labels) if name in words}
     try:
-        ds = xr.Dataset(data, labels)
+        ds = xr.Dataset(
+            {name: (*value, told.get(name, {})) for name, value in data.items()},
+            {name: (*value, told.get(name, {})) for name, value in labels.items()},
+        )
     except ValueError as error:
         raise InputError(f"The variables do not fit together: {error}. Give every dimension one length.") from error
-    for name in map(str, ds.variables):
-        about = known[name].long_name if name in known else {**RESERVED_DIMENSIONS, **COORDINATES}.get(name)
-        if about is not None:
-            ds[name].attrs["long_name"] = about
     own = {name: words for name, words in (declared or {}).items() if name not in VARIABLES and name in ds}
-    told = {name: {"dims": list(v.dims), "long_name": v.long_name} for name, v in own.items()}
-    stamp = {**schema_stamp(problem, method), "reference": reference, "declared": told or None}
+    brought = {name: {"dims": list(v.dims), "long_name": v.long_name} for name, v in own.items()}
+    stamp = {**schema_stamp(problem, method), "reference": reference, "declared": brought or None}
     taken = sorted(set(stamp) & set(attrs or {}))
     if taken:
         raise InputError(f"attrs may not set {', '.join(taken)}: the schema stamps these itself. Use other names.")
@@ -271,13 +272,13 @@ def validate(ds: "xr.Dataset") -> None:
             f"version {SCHEMA_VERSION}. Make it again, or use the limitlab that made it."
         )
     known = _known(declared_in(ds.attrs))
-    for name, variable in ds.data_vars.items():
-        _check_variable(str(name), tuple(map(str, variable.dims)), known, swept="verb" in ds.attrs)
+    for name in ds.data_vars:
+        _check_variable(str(name), tuple(map(str, ds.variables[name].dims)), known, swept="verb" in ds.attrs)
     for dim in ds.dims:
         if dim not in ds.coords:
             raise InputError(f"The dimension {dim!r} has no coordinate. Give its labels in coords.")
     for dim in ("time", "time_2"):
-        if dim in ds.dims and not _increasing(ds[dim].values):
+        if dim in ds.dims and not _increasing(ds.variables[dim].values):
             raise InputError(f"{dim} must be finite and increase strictly; got {ds[dim].values.tolist()}.")
     _check_status(ds)
 
@@ -309,10 +310,11 @@ def _check_status(ds: "xr.Dataset") -> None:
         unknown = sorted(set(ds["status"].values.ravel().tolist()) - set(STATUSES))
         if unknown:
             raise InputError(f"status must be one of {', '.join(STATUSES)}; got {', '.join(map(repr, unknown))}.")
-    for name, variable in ds.data_vars.items():
-        if variable.dtype.kind not in "fc" or not np.isnan(variable.values).any():
+    for name in ds.data_vars:
+        values = ds.variables[name]
+        if values.dtype.kind not in "fc" or not np.isnan(values.values).any():
             continue
-        nan = variable.isnull()
+        nan = ds[name].isnull()
         if "status" not in ds:
             raise InputError(f"{name} has NaN but the Dataset has no status that says why. Add the variable status.")
         ok = ds["status"] == "ok"

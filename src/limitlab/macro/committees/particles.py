@@ -82,9 +82,9 @@ def interaction(
     # For squares the rule costs nothing: as many zeros as there are nodes at finite d, and one compilation serves both.
     zeros = nodes if square else 1
     xi, weights = (np.zeros(zeros), np.full(zeros, 1 / zeros)) if n is None else gegenbauer_rule(n, nodes)
-    P = np.asarray(P, float)
+    P, xi, weights = jax.device_put((np.asarray(P, float), np.asarray(xi), np.asarray(weights)))
     rule = None if exact else as_arrays(normal_rule(2))
-    return Interaction(P, as_array(_inverse(P)), as_array(xi), as_array(weights), rule, own, square)
+    return Interaction(P, as_array(_inverse(P)), xi, weights, rule, own, square)
 
 
 def _square_sums(cloud: Cloud, c: jax.Array, links: Interaction) -> _Sums:

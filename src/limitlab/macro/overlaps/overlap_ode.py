@@ -108,24 +108,30 @@ class OverlapODE(AbstractLimit):
         )
 
     def solve(self, setting: CommitteeOnePass, times: np.ndarray):
-        runs = [self._run(setting, times, r) for r in turns(range(self.replicas if self.d is not None else 1))]
-        return self._dataset(setting, times, runs, as_arrays(error_sum(setting, self.method)))
+        live = as_arrays(setting)
+        runs = [self._run(setting, live, times, r) for r in turns(range(self.replicas if self.d is not None else 1))]
+        return self._dataset(setting, (live, as_arrays(error_sum(setting, self.method))), times, runs)
 
-    def _run(self, setting: CommitteeOnePass, times: np.ndarray, replica: int) -> Integration:
+    def _run(self, setting: CommitteeOnePass, live: CommitteeOnePass, times: np.ndarray, replica: int) -> Integration:
         start = self._start(setting, replica)
         sets = crowds(start)
         small = sets.pick(start)
         sums = as_arrays(error_sum(setting, self.method, units=len(sets.first)))
-        args = (as_arrays(setting), sums, sets.copies)
+        args = (live, sums, sets.copies)
         rtol = tolerance(self.rtol, *args[:2], small, args[2])
         run = integrate(flow, small, times, args, rtol=rtol, atol=0.01 * rtol, solver=solver_for(self.solver, small))
         return run._replace(values=sets.spread(run.values))
 
-    def _dataset(self, setting: CommitteeOnePass, times: np.ndarray, runs: list[Integration], sums: AbstractFieldSum):
+    def _dataset(
+        self,
+        setting: CommitteeOnePass,
+        args: tuple[CommitteeOnePass, AbstractFieldSum],
+        times: np.ndarray,
+        runs: list[Integration],
+    ):
         path: Overlaps = jax.tree.map(lambda *x: np.stack(x, axis=1), *(run.values for run in runs))  # (time, replica)
-        args = (as_arrays(setting), sums)
         values, error = risks(*args, path), max(quadrature_error(args, path, r) for r in range(len(runs)))
-        warn_of_error(error, sums.name)
+        warn_of_error(error, args[1].name)
         return overlap_dataset(
             setting.problem,
             times,
@@ -136,7 +142,7 @@ class OverlapODE(AbstractLimit):
             method="OverlapODE",
             reference=self.reference,
             replicated=self.d is not None,
-            attrs=self.about(sums.name, error, runs[0].solver, max(run.steps for run in runs)),
+            attrs=self.about(args[1].name, error, runs[0].solver, max(run.steps for run in runs)),
         )
 
     def about(self, moments: str, error: float, solver: str, steps: int) -> dict[str, Any]:

@@ -1,21 +1,18 @@
 """CPU seconds of the first answer of a new process, import apart, with a compilation cache on disk that is warm.
 
-    python benchmarks/first_answer.py [NAME ...] [--cache FOLDER]
-
 Apart stands also what xarray imports when it first sees an array (dask, which comes with distributed).
 
 Each case runs in processes of its own: one fills the cache, then the best of three counts. Beside the seconds stands
 the number of compiled programs that the answer needed (each is read from the cache, or compiled).
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-from timing import Table
+from limitlab.benchmarks.table import Table, run
 
 HEAD = """
 import numpy as np, limitlab as ll
@@ -85,22 +82,16 @@ def child(code: str, cache: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="cases whose name contains one of these; all if left out")
-    parser.add_argument("--cache", help="folder of compiled programs; a new one if left out")
-    asked = parser.parse_args()
-    table = Table()
-    with tempfile.TemporaryDirectory() as folder:
-        for name, (most, code) in CASES.items():
-            if asked.names and not any(word in name for word in asked.names):
-                continue
-            cold = child(code, asked.cache or folder)
-            best = min((child(code, asked.cache or folder) for _ in range(3)), key=lambda run: run["cpu"])
-            what = f"{name}: {best['programs']} programs, {best['hits']} from disk; cold {cold['cpu']:.2f} s"
-            wanted = "" if most is None else f"<= {most} s"
-            table.add(what, f"{best['cpu']:.2f} s", wanted, None if most is None else best["cpu"] <= most)
+def measure(table: Table, name: str) -> None:
+    """A row: the first run fills a new cache, the best of three that find it counts."""
+    most, code = CASES[name]
+    with tempfile.TemporaryDirectory() as cache:
+        cold = child(code, cache)
+        best = min((child(code, cache) for _ in range(3)), key=lambda run: run["cpu"])
+    what = f"{name}: {best['programs']} programs, {best['hits']} from disk; cold {cold['cpu']:.2f} s"
+    wanted = "" if most is None else f"<= {most} s"
+    table.add(what, f"{best['cpu']:.2f} s", wanted, None if most is None else best["cpu"] <= most)
 
 
 if __name__ == "__main__":
-    main()
+    run({name: lambda table, name=name: measure(table, name) for name in CASES})
