@@ -95,10 +95,6 @@ def plot(
     ax
         Axes of yours to draw in, one for each variable; left out, a new figure is made.
 
-    Notes
-    -----
-    Overlaps whose sign is drawn by chance (`compare` says which) are drawn as absolute values: \|M\|.
-
     Returns
     -------
     matplotlib.figure.Figure
@@ -128,6 +124,8 @@ def _given(ax: Any, names: list[str]) -> "list[Axes]":
     panels = list(np.asarray(ax, dtype=object).ravel())
     if not panels or not all(isinstance(one, Axes) for one in panels):
         raise InputError(f"plot.ax must be axes of matplotlib, such as plt.subplots()[1]; got {show(ax)}.")
+    if any(one.name != "rectilinear" for one in panels):
+        raise InputError("plot.ax must be plain axes with an x and a y, such as plt.subplots()[1]; got other ones.")
     if len(panels) != len(names):
         raise InputError(
             f"plot.ax must be one axes for each variable; got {len(panels)} for {len(names)} "
@@ -148,7 +146,7 @@ def _sources(datasets: list) -> tuple[list[Source], tuple[str, ...]]:
     for ds in datasets:
         if not isinstance(ds, xr.Dataset):
             raise InputError(f"plot needs results of simulate or predict; got an object of {type(ds).__name__}.")
-    parts = [part for ds in datasets for part in _unswept(ds)]
+    parts = [part for ds in datasets for part in _unswept(_in_order(ds))]
     if len(parts) > NAMED_CURVES:
         raise InputError(f"plot draws at most {NAMED_CURVES} results; got {len(parts)}. Select some with .sel(...).")
     seen, unsigned = without_signs([ds for ds, _ in parts])
@@ -162,6 +160,17 @@ def _sources(datasets: list) -> tuple[list[Source], tuple[str, ...]]:
         sources.append(Source(ds, label, colour, simulated, styles[count[simulated] % len(styles)]))
         count[simulated] += 1
     return sources, unsigned
+
+
+def _in_order(ds: "xr.Dataset") -> "xr.Dataset":
+    """The result along its axis, from left to right."""
+    axis = _along(ds)
+    if axis is None:
+        return ds
+    if ds.sizes[axis] == 0:
+        raise InputError(f"plot needs results with a {axis} at least; got one with none.")
+    x = ds[axis].values
+    return ds.isel({axis: np.argsort(x, kind="stable")}) if np.any(x[1:] < x[:-1]) else ds
 
 
 def _unswept(ds: "xr.Dataset") -> "Iterator[tuple[xr.Dataset, str]]":

@@ -407,3 +407,21 @@ def test_coefficients_are_named_by_their_terms():
     assert [axes.get_ylabel() for axes in figure.axes] == ["risk", "fourier"]
     words = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert len(words) == 8 and {"z1", "z1*z2", "z1*z2*z3"} <= set(words)
+
+
+def test_times_are_drawn_from_left_to_right():
+    sim = result("OverlapODE", replicated=False, replicas=1, moving=True)
+    mixed = sim.isel(time=np.random.default_rng(1).permutation(len(TIMES)))
+    one, two = (plot(ds, variables="risk").axes[0].lines[0].get_xydata() for ds in (sim, mixed))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_no_times_and_round_axes_are_refused_in_words():
+    with pytest.raises(ll.errors.InputError, match="plot needs results with a time at least; got one with none"):
+        plot(result("OverlapODE").isel(time=[]))
+    for projection in ("3d", "polar"):
+        axes = plt.figure().add_subplot(projection=projection)
+        with pytest.raises(ll.errors.InputError, match="plain axes with an x and a y"):
+            plot(result("OverlapODE"), variables="risk", ax=axes)
+    with pytest.raises(ll.errors.InputError, match="run needs the name of a gallery entry, such as 'staircase'"):
+        ll.run(None)  # pyright: ignore[reportArgumentType]

@@ -7,7 +7,7 @@ from pathlib import Path
 from limitlab.errors import InputError
 from limitlab.gallery.entry import Check, Entry, Verdict
 from limitlab.gallery.entry import run as make
-from limitlab.text import did_you_mean
+from limitlab.text import did_you_mean, show
 from limitlab.verbs import Watch, told, verb
 
 __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run", "run_entry"]
@@ -69,6 +69,8 @@ def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress
             hint = did_you_mean(entry, ENTRIES)
             raise InputError(f"There is no gallery entry {entry!r}; there are: {', '.join(ENTRIES)}.{hint}")
         entry = ENTRIES[entry]
+    if not isinstance(entry, Entry):
+        raise InputError(f"run needs the name of a gallery entry, such as {DEFAULT!r}, or an Entry; got {show(entry)}.")
     return make(entry, folder, told())
 
 

@@ -72,7 +72,7 @@ def compare(
     if margin is not None:
         margin = check_number("compare", "margin", margin, low=0, open_low=True, remedy="Use 0.01 for one per cent.")
     threshold = check_number(
-        "compare", "threshold", threshold, low=0, open_low=True, remedy="4 is right once in 16000 comparisons."
+        "compare", "threshold", threshold, low=0, open_low=True, remedy="4 raises one false alarm in 16000 comparisons."
     )
     rtol = check_number("compare", "rtol", rtol, low=0, remedy="Use 1e-6, or the tolerance of the two solvers.")
     if check_problem:
