@@ -22,7 +22,7 @@ def live(problem):
 
 
 def alive(state):
-    return Run(state, jnp.asarray(True), jnp.asarray(-1))
+    return Run.alone(state)
 
 
 def learner(problem, net, teacher=()):
@@ -47,7 +47,12 @@ def move(problem, state, x, y, step=0, heat=None):
 def one_steps(problem, state, d, keys, step=0, columns=None):
     """The states after one step from the same state, each with its own random numbers."""
     both, dim = live(problem), d if columns is None else jnp.asarray(float(d))
-    go = lambda key: stepper(columns)(both, dim, alive(state), key, jnp.asarray(step)).state  # noqa: E731
+    steps, run, n = stepper(columns), alive(state), jnp.asarray(step)
+
+    def go(key):
+        drawn = jax.tree.map(lambda x: x[0], steps.draw(both, dim, run, key, n[None]))
+        return steps.move(both, dim, run, drawn, n).state
+
     return jax.jit(jax.vmap(go))(keys)
 
 

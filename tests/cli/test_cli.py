@@ -268,10 +268,10 @@ def test_run_exits_with_1_if_and_only_if_the_claim_fails(fakes, tmp_path, name, 
     ]
 
 
-def test_list_shows_entries_problems_limits_and_activations(fakes):
+def test_list_shows_entries_problems_limits_and_activations():
     result = run("list")
     assert result.exit_code == 0
-    for word in ("A fake figure", "soft-committee", "OverlapODE", "erf", "hermite(k)"):
+    for word in ("A staircase of monomials", "soft-committee", "OverlapODE", "erf", "hermite(k)"):
         assert word in result.output
 
 

@@ -109,13 +109,6 @@ def test_wishart_of_few_degrees_has_their_rank():
     assert int(jnp.linalg.matrix_rank(wishart(jax.random.key(0), 5, 2.0), rtol=1e-10)) == 2
 
 
-def test_results_do_not_depend_on_replica_count_or_saved_times():
-    problem = committee(p=2, k=2)
-    few = ll.simulate(problem, 50, [0.5], replicas=2, seed=4, representation="overlaps")
-    many = ll.simulate(problem, 50, [0.1, 0.3, 0.5], replicas=5, seed=4, representation="overlaps")
-    np.testing.assert_allclose(few.risk.isel(time=-1), many.risk.isel(time=-1, replica=slice(2)), rtol=1e-12)
-
-
 def test_divergence_is_a_status_with_finite_numbers_before():
     problem = committee("square", "square", p=1, k=1, learning_rate=3.0, start=ll.OverlapStart(Q=1.0, M=0.2, P=1.0))
     for representation in ("weights", "overlaps"):

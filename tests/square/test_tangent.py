@@ -178,7 +178,6 @@ def test_the_mean_step_sees_a_wrong_clock_and_new_parameters():
     steps_W, steps_a = every_step(problem, net)
     assert np.max(np.abs(steps_W.mean(0) - 2 * dW)) > 1e-3 > 1e6 * np.max(np.abs(steps_W.mean(0) - dW))
     (x, y), a, gamma = map(np.asarray, every_input(problem)), np.asarray(net.a), problem.algorithm.learning_rate
-    assert not net.columns
     new = np.tanh(np.einsum("npd,nd->np", np.asarray(net.W) + steps_W, x) + 0.5)
     late = gamma / (3 * 6) * np.mean(new * (y - new @ a / 3)[:, None], axis=0)
     assert np.max(np.abs(steps_a.mean(0) - late)) > 1e-4 > 1e6 * np.max(np.abs(steps_a.mean(0) - da))
@@ -204,7 +203,6 @@ def mixed_pull(problem, net, h=1e-4):
         move_by = lambda s, name=name, index=index: dataclasses.replace(  # noqa: E731
             net, **{name: getattr(net, name).at[index].add(s)}
         )
-        assert net.columns  # W (d, p)
         rise = float(mixed_risk(problem, move_by(h)) - mixed_risk(problem, move_by(-h)))
         out[name, index] = -MIXED_P * rise / (2 * h)
     return out

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,24 +12,111 @@ import numpy as np
 from limitlab.states.run import Run
 from limitlab.verbs import Progress
 
-__all__ = ["advance", "advance_many", "march"]
+__all__ = ["Steps", "advance", "advance_many", "march"]
 
 PIECE_SECONDS = 0.25  # a compiled piece of the march lasts about this long, so that progress and Ctrl-C work
+BLOCK = 2**17  # bytes of random numbers that are drawn at once: long enough for the processor, and within its cache
+LONGEST = 64  # steps in a block: a piece of the march is a multiple of it
+SIDE_BY_SIDE = 2**15  # bytes of runs that make a step together: more leave the cache
+
+
+class Steps(NamedTuple):
+    """The steps of a kind of rule, in two halves.
+
+    Attributes
+    ----------
+    draw
+        (rule, d, run, key, numbers) -> all random numbers of the steps with these numbers: a tree of arrays, steps
+        along the first axis. Those of a step depend on the seed, the replica and its number, not on its neighbours.
+    move
+        (rule, d, run, drawn, n) -> the run after step n.
+    ahead
+        (rule, d, run) -> whether they may be drawn some steps ahead: what `draw` sees of a run stays as it is.
+    """
+
+    draw: Callable[[Any, Any, Run, jax.Array, jax.Array], Any]
+    move: Callable[[Any, Any, Run, Any, jax.Array], Run]
+    ahead: Callable[[Any, Any, Run], bool]
+
+
+class _Plan(NamedTuple):
+    """How many replicas make a step side by side, and how many steps are drawn at once. Numbers do not depend on it."""
+
+    groups: int
+    together: int
+    length: int
+
+
+def _plan(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run) -> _Plan:
+    """From the sizes of a run and of the numbers of a step alone."""
+    one, key = jax.eval_shape(lambda *all: jax.tree.map(lambda x: x[0], all), run, keys)
+    drawn = jax.eval_shape(lambda run, key: steps.draw(rule, d, run, key, jnp.arange(1)), one, key)
+    held, numbers, replicas = _bytes(one), max(1, _bytes(drawn)), len(run.died)
+    groups = -(-replicas // max(1, SIDE_BY_SIDE // (held + numbers)))
+    together = -(-replicas // groups)
+    fitting = max(1, BLOCK // (together * numbers)) if steps.ahead(rule, d, one) else 1
+    return _Plan(groups, together, min(LONGEST, 1 << (fitting.bit_length() - 1)))
+
+
+def _bytes(tree: Any) -> int:
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 @eqx.filter_jit
-def advance(step: Callable, rule: Any, d: Any, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array):
-    """Steps first, ..., last - 1 of all replicas. The bounds are traced: one compilation serves all pieces."""
-    one = jax.vmap(lambda r, key, n: step(rule, d, r, key, n), in_axes=(0, 0, None))
-    return jax.lax.fori_loop(first, last, lambda n, r: one(r, keys, n), run)
+def advance(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array) -> Run:
+    """Steps first, ..., last - 1 of all replicas. The bounds are traced: one compilation serves all pieces.
+
+    The random numbers of a block of steps are drawn at once, each step's from its own key, so that they are the same
+    wherever a block begins or ends. Replicas that do not fit into the cache together go one group after the other.
+    """
+    plan, replicas = _plan(steps, rule, d, keys, run), len(run.died)
+
+    def one(key, run):
+        return _blocks(steps, rule, d, plan.length, key, run, first, last)
+
+    group = _all(one, plan.together)
+    if plan.groups == 1:
+        return group(keys, run)
+    place = jnp.minimum(jnp.arange(plan.groups * plan.together), replicas - 1)  # the last group is filled up
+    grouped = jax.tree.map(lambda x: x[place.reshape(plan.groups, plan.together)], (keys, run))
+    done = jax.lax.map(lambda pair: group(*pair), grouped)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:replicas], done)
+
+
+def _all(one: Callable, count: int) -> Callable:
+    """The function along a first axis of so many; of a single one without the axis, which slows products down."""
+    if count > 1:
+        return jax.vmap(one)
+    return lambda *all: jax.tree.map(lambda x: x[None], one(*jax.tree.map(lambda x: x[0], all)))
+
+
+def _blocks(steps: Steps, rule: Any, d: Any, length: int, key: jax.Array, run: Run, first: jax.Array, last: jax.Array):
+    """Steps of one replica: the numbers for so many of them, then the steps."""
+
+    def block(state):
+        begin, run = state
+        drawn = steps.draw(rule, d, run, key, begin + jnp.arange(length))
+        end = jnp.minimum(begin + length, last)
+
+        def step(n, run):
+            now = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, n - begin, 0, keepdims=False), drawn)
+            return steps.move(rule, d, run, now, n)
+
+        return end, jax.lax.fori_loop(begin, end, step, run)
+
+    return jax.lax.while_loop(lambda state: state[0] < last, block, (first, run))[1]
 
 
 @eqx.filter_jit
-def advance_many(step: Callable, rules: Any, d: Any, keys: jax.Array, runs: Run, first: jax.Array, last: jax.Array):
-    """The same for several problems along the first axis of everything, each from and to its own step."""
+def advance_many(steps: Steps, rules: Any, d: Any, keys: jax.Array, runs: Run, first: jax.Array, last: jax.Array):
+    """The same for several problems along the first axis of everything, each from and to its own step.
+
+    They are drawn step by step: the problems side by side are a block already.
+    """
 
     def lane(rule, key, run, n, upto):
-        moved = jax.vmap(lambda r, k: step(rule, d, r, k, n))(run, key)
+        drawn = jax.vmap(lambda r, k: steps.draw(rule, d, r, k, n[None]))(run, key)
+        moved = jax.vmap(lambda r, q: steps.move(rule, d, r, q, n))(run, jax.tree.map(lambda x: x[:, 0], drawn))
         return jax.tree.map(lambda new, old: jnp.where(n < upto, new, old), moved, run)
 
     lanes = jax.vmap(lane)
@@ -66,7 +153,7 @@ def march(
             upto, began = np.minimum(target, now + piece), time.perf_counter()
             run = onward(run, jnp.asarray(now), jnp.asarray(upto))
             if np.max(upto - now) == piece:
-                run.alive.block_until_ready()
+                run.died.block_until_ready()
                 took = time.perf_counter() - began
                 piece = (
                     piece * 2

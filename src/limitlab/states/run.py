@@ -34,7 +34,7 @@ class Learner(eqx.Module):
 
 
 class Run(eqx.Module):
-    """A microstate, whether the run is alive, and the step at which it died (or -1)."""
+    """A microstate, and the step at which the run died; -1 while it is alive."""
 
     variables: ClassVar[dict[str, Variable]] = {
         "status": Variable(RUN, "how the computation ended"),
@@ -42,27 +42,31 @@ class Run(eqx.Module):
     }
 
     state: Any
-    alive: jax.Array
     died: jax.Array = eqx.field(converter=whole)
 
     @classmethod
     def alone(cls, state: Any) -> "Run":
         """One run that begins with ``state``."""
-        return cls(state, jnp.asarray(True), jnp.asarray(-1))
+        return cls(state, jnp.asarray(-1))
 
     @classmethod
     def of(cls, state: Any, replicas: int) -> "Run":
         """Runs that begin with ``state``, whose first axis is that of replicas."""
-        return cls(state, jnp.ones(replicas, bool), jnp.full(replicas, -1))
+        return cls(state, jnp.full(replicas, -1))
+
+    @property
+    def alive(self) -> jax.Array:
+        return self.died < 0
 
     def onward(self, state: Any, sound: jax.Array, step: jax.Array) -> "Run":
         """The next state if it is sound; else the run dies at this step and keeps the state that it had."""
-        alive = self.alive & sound
-        kept = jax.tree.map(lambda new, old: jnp.where(alive, new, old), state, self.state)
-        return Run(kept, alive, jnp.where(self.alive & ~alive, step, self.died))
+        died = jnp.where(self.alive & ~sound, step, self.died)
+        alive = died < 0
+        kept = jax.tree.map(lambda new, old: old if new is old else jnp.where(alive, new, old), state, self.state)
+        return Run(kept, died)
 
 
 def after_the_end(run: Run, steps: np.ndarray) -> np.ndarray:
     """(..., time, replica): whether a run had died before it was looked at, at the ``steps`` (..., time)."""
-    alive, died = np.asarray(run.alive)[..., None, :], np.asarray(run.died)[..., None, :]
-    return ~alive & (steps[..., :, None] > died)
+    died = np.asarray(run.died)[..., None, :]
+    return (died >= 0) & (steps[..., :, None] > died)

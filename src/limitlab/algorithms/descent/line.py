@@ -101,9 +101,10 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
         path = jax.tree.map(lambda *x: np.stack(x), *seen)
         W = path.pop("w")
         paths.append(path | {"C": W @ W[grid].T / d})
-        ends.append(jax.tree.map(np.asarray, (run.alive, run.died, run.state.found)))
+        ends.append(jax.tree.map(np.asarray, (run.died, run.state.found)))
         rhos.append(float(data.teacher @ data.teacher) / d)
-    alive, died, found = (np.array(x) for x in zip(*ends, strict=True))
+    died, found = (np.array(x) for x in zip(*ends, strict=True))
+    alive = died < 0
     gone = ~alive & (targets[:, None] > died)  # (time, replica): after the end
     values = {name: blank(np.stack([p[name] for p in paths], axis=1), gone) for name in paths[0]}
     values["C"] = np.where(gone[grid].T[None], np.nan, values["C"])

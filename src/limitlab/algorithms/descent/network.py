@@ -83,7 +83,7 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     live = parts.live()
     course, label = Course(traced(setting.rule), live.loss, live.student), f"{name}, d = {d}, n = {n}, {m} units"
     paths: list[dict[str, np.ndarray]] = []
-    runs: list[tuple[bool, int]] = []
+    ends: list[int] = []
     views: list[AbstractView] = []
     for replica in range(asked.replicas):
         key = replica_key(asked.seed, replica)
@@ -96,9 +96,10 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
         turn = (replica, asked.replicas)
         seen, run = descend(course, data, jax.random.fold_in(key, RUN), run, targets, look, label, turn, asked.progress)
         paths.append({name: np.stack([one[name] for one in seen]) for name in seen[0]})
-        runs.append((bool(run.alive), int(run.died)))
+        ends.append(int(run.died))
         views.append(view)
-    alive, died = (np.array(x) for x in zip(*runs, strict=True))
+    died = np.array(ends)
+    alive = died < 0
     gone = ~alive & (targets[:, None] > died)  # (time, replica): after the end
     path = {name: np.concatenate([one[name] for one in paths], axis=1) for name in paths[0]}
     path = {name: x if name in views[0].steady else blank(x, gone) for name, x in path.items()}

@@ -168,7 +168,8 @@ def descend(
         now=begun,
         total=replicas * last,
     )
-    alive, died = bool(run.alive), int(run.died)
+    died = int(run.died)
+    alive = died < 0
     told = [NOTHING if not alive and t > died else x for t, x in zip(targets, seen, strict=True)]
     return Descended(told, "ok" if alive else "diverged", last if alive else died)
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.checks import SPHERE, check_sphere
-from limitlab.algorithms.loop import advance, march
-from limitlab.algorithms.one_pass.chain import overlaps_step
+from limitlab.algorithms.loop import Steps, advance, march
+from limitlab.algorithms.one_pass.chain import overlaps_drawn, overlaps_moved
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.errors import InputError
@@ -27,6 +27,7 @@ from limitlab.numerics.checks import check_choice
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
+from limitlab.problems.asked import has_own
 from limitlab.problems.base import AbstractAlgorithm
 from limitlab.problems.networks import Committee
 from limitlab.states.overlaps import begun
@@ -106,9 +107,13 @@ class AbstractOnePass(AbstractAlgorithm):
         return setting
 
     def sample(self, setting: OnePass, d: int, state: Learner, key: jax.Array) -> Sample:
-        """All random numbers of one step."""
+        """All random numbers of one step.
+
+        They are drawn for many steps at once. A class with a `sample` of its own may look at what is learned: its
+        steps are drawn one by one.
+        """
         x, y = setting.draw(state.teacher, key, self.batch, d)
-        return Sample(x, y, _normal_like(state.student, jax.random.fold_in(key, 2)) if self.heated else None)
+        return Sample(x, y, _heat(state.student, key) if self.heated else None)
 
     def step(self, setting: OnePass, d: int, run: Run, sample: Sample, n: jax.Array) -> Run:
         """One step; a run whose fields or outputs leave all bounds dies and keeps the state that it had."""
@@ -148,7 +153,7 @@ class AbstractOnePass(AbstractAlgorithm):
 
 def in_words(rule: AbstractOnePass, asked: Request, run: Run, report: Report, needed: int) -> Seen:
     """What was seen of all replicas, with how and when they ended."""
-    (times, steps), lost = asked.clocked, ~np.asarray(run.alive)
+    (times, steps), lost = asked.clocked, np.asarray(run.died) >= 0
     ends = {
         "status": (("replica",), ["diverged" if x else "ok" for x in lost]),
         "end_time": (("replica",), np.where(lost, np.asarray(run.died) * asked.clock, times[-1])),
@@ -173,10 +178,10 @@ def in_words(rule: AbstractOnePass, asked: Request, run: Run, report: Report, ne
     )
 
 
-def _normal_like(tree: Any, key: jax.Array) -> Any:
-    """Standard normal numbers in the shape of a tree."""
-    leaves, structure = jax.tree.flatten(tree)
-    keys = jax.random.split(key, len(leaves))
+def _heat(student: Any, key: jax.Array) -> Any:
+    """Standard normal numbers in the shape of the parameters, from the key of a step."""
+    leaves, structure = jax.tree.flatten(student)
+    keys = jax.random.split(jax.random.fold_in(key, 2), len(leaves))
     return jax.tree.unflatten(structure, [jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
 
 
@@ -199,16 +204,42 @@ def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: 
     return jax.vmap(learner)(keys, keys_of(seed, Stream.FRAME, replicas))
 
 
-def weights_step(both: tuple[AbstractOnePass, OnePass], d: int, run: Run, key: jax.Array, n: jax.Array) -> Run:
-    """Draw the random numbers of step n, and make it."""
+def _drawn(both: tuple[AbstractOnePass, OnePass], d: int, run: Run, key: jax.Array, numbers: jax.Array) -> Sample:
     rule, setting = both
-    return rule.step(setting, d, run, rule.sample(setting, d, run.state, jax.random.fold_in(key, n)), n)
+    keys = jax.vmap(lambda n: jax.random.fold_in(key, n))(numbers)
+    if has_own(rule, AbstractOnePass, "sample"):
+        return jax.vmap(lambda key: rule.sample(setting, d, run.state, key))(keys)
+    x, y = setting.draws(run.state.teacher, keys, rule.batch, d)
+    return Sample(x, y, jax.vmap(partial(_heat, run.state.student))(keys) if rule.heated else None)
+
+
+def _moved(both: tuple[AbstractOnePass, OnePass], d: int, run: Run, sample: Sample, n: jax.Array) -> Run:
+    rule, setting = both
+    return rule.step(setting, d, run, sample, n)
+
+
+def _steady(both: tuple[AbstractOnePass, OnePass], d: int, run: Run) -> bool:
+    """Whether samples do not follow what is learned: drawn as by all rules, and no step moves the teacher."""
+    rule, _ = both
+    if has_own(rule, AbstractOnePass, "sample"):
+        return False
+    same = []
+
+    def look(run, key, n):
+        after = _moved(both, d, run, jax.tree.map(lambda x: x[0], _drawn(both, d, run, key, n[None])), n)
+        pairs = zip(*(jax.tree.leaves(r.state.teacher) for r in (after, run)), strict=True)
+        same.append(all(new is old for new, old in pairs))
+
+    jax.eval_shape(look, run, jax.random.key(0), jnp.asarray(0))
+    return same[0]
 
 
 @cache
-def stepper(columns: int | None) -> Callable:
-    """The step in weight space, or that of a chain with so many columns; one object each, so that it compiles once."""
-    return weights_step if columns is None else partial(overlaps_step, columns)
+def stepper(columns: int | None) -> Steps:
+    """Steps in weight space, or those of a chain with so many columns; one object each, so that it compiles once."""
+    if columns is None:
+        return Steps(_drawn, _moved, _steady)
+    return Steps(partial(overlaps_drawn, columns), partial(overlaps_moved, columns), lambda *_: True)
 
 
 def chain_columns(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int | None:

@@ -6,7 +6,7 @@ x_b . x_b' = (g_b . g_b' + Wishart_{d-c})/d. A vanishing pivot of L only moves a
 so that no rank needs to be known. Any channel, any loss.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from limitlab.numerics.random import chi_square, wishart
 from limitlab.states.overlaps import Overlaps
 from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Run
 
-__all__ = ["overlaps_step"]
+__all__ = ["Drawn", "overlaps_drawn", "overlaps_moved"]
 
 
 def _factor(Omega: jax.Array, columns: int) -> jax.Array:
@@ -27,23 +27,39 @@ def _factor(Omega: jax.Array, columns: int) -> jax.Array:
     return vectors[:, -columns:] * jnp.sqrt(jnp.maximum(values[-columns:], 0.0))
 
 
-def overlaps_step(columns: int, both: Any, d: jax.Array, run: Run, key: jax.Array, n: jax.Array) -> Run:
+class Drawn(NamedTuple):
+    """Random numbers of a step: g (batch, columns), d x . x' (batch, batch), and the key of the labels."""
+
+    g: jax.Array
+    norms: jax.Array
+    key: jax.Array
+
+
+def overlaps_drawn(columns: int, both: Any, d: jax.Array, run: Run, key: jax.Array, numbers: jax.Array) -> Drawn:
+    """The random numbers of some steps; nothing of the run is looked at."""
+    rule, _ = both
+
+    def one(n):
+        key_g, key_y, key_h = jax.random.split(jax.random.fold_in(key, n), 3)
+        g = jax.random.normal(key_g, (rule.batch_size, columns))
+        if rule.batch_size == 1:
+            return Drawn(g, (jnp.sum(g**2) + chi_square(key_h, d - columns))[None, None], key_y)
+        return Drawn(g, g @ g.T + wishart(key_h, rule.batch_size, d - columns), key_y)
+
+    return jax.vmap(one)(numbers)
+
+
+def overlaps_moved(columns: int, both: Any, d: jax.Array, run: Run, drawn: Drawn, n: jax.Array) -> Run:
     """Move the overlaps by one step whose law is exactly that of the step in weight space.
 
     ``both`` is (rule, setting): `OnlineSGD` without temperature, two committees, normal inputs.
     """
     rule, setting = both
     o = Overlaps(*(run.state[name] for name in ("Q", "M", "P", "a")))
-    p, batch = o.Q.shape[0], rule.batch_size
-    key_g, key_y, key_h = jax.random.split(jax.random.fold_in(key, n), 3)
-    g = jax.random.normal(key_g, (batch, columns))
-    s = g @ _factor(o.omega, columns).T
+    p, batch, norms = o.Q.shape[0], rule.batch_size, drawn.norms / d
+    s = drawn.g @ _factor(o.omega, columns).T
     lam, lam_star = s[:, :p], s[:, p:]
-    if batch == 1:
-        norms = (jnp.sum(g**2) + chi_square(key_h, d - columns))[None, None] / d
-    else:
-        norms = (g @ g.T + wishart(key_h, batch, d - columns)) / d
-    y = setting.channel.sample(key_y, setting.teacher.link(lam_star))
+    y = setting.channel.sample(drawn.key, setting.teacher.link(lam_star))
     value_of, slope_of = setting.student.activation.unit_functions()
     value = value_of(lam)
     f = value @ o.a / p

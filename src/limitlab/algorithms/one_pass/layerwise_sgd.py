@@ -106,7 +106,7 @@ class _Layer(AbstractOnePass):
         net = state.student
         pace = setting.student.pace(net, float(d), 0)
         if not self.first:
-            pace = Network(None, Pace(self.second_layer_rate / d, 1.0), None, net.columns)
+            pace = Network(None, Pace(self.second_layer_rate / d, 1.0), None)
 
         def moved(theta, slope, pace):
             return theta if pace is None else theta - self.learning_rate * pace.rate * slope

@@ -83,8 +83,13 @@ class OnePass(eqx.Module):
 
     def draw(self, teacher: Any, key: jax.Array, count: int, d: int) -> tuple[jax.Array, jax.Array]:
         """``count`` samples (x, y) of a teacher with these weights."""
-        key_x, key_y = jax.random.split(key)
-        drawn = self.inputs.draw(key_x, count, d)
+        return jax.tree.map(lambda all: all[0], self.draws(teacher, key[None], count, d))
+
+    def draws(self, teacher: Any, keys: jax.Array, count: int, d: int) -> tuple[jax.Array, jax.Array]:
+        """What `draw` gives for each of the keys: x (keys, count, d) and y (keys, count)."""
+        split = jax.vmap(jax.random.split)(keys)
+        drawn = jax.vmap(lambda key: self.inputs.draw(key, count, d))(split[:, 0])
         x, z = drawn if self.teacher is None else (drawn, drawn)
-        x = jax.lax.optimization_barrier(x)  # or the compiler draws it once for each of its uses
-        return x, self.channel.sample(key_y, z if self.teacher is None else self.teacher.output(teacher, x))
+        if self.teacher is not None:  # in a loop: outside of one the compiler draws x once for each of its uses
+            z = jax.lax.map(lambda x: self.teacher.output(teacher, x), x)
+        return x, jax.vmap(self.channel.sample)(split[:, 1], z)

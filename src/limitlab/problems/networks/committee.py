@@ -120,7 +120,7 @@ class Committee(AbstractTeacher, AbstractStudent):
         def back(pull):
             C = net.a * slope_of(lam) * pull[:, None] / self.width
             b = None if net.b is None else jnp.sum(C, axis=0)
-            return Network(net.spread(C, x), pull @ value / self.width, b, net.columns)
+            return Network(net.spread(C, x), pull @ value / self.width, b)
 
         return Response(value @ net.a / self.width, jnp.max(jnp.abs(lam)), back)
 
@@ -140,7 +140,7 @@ class Committee(AbstractTeacher, AbstractStudent):
         trained = self.second_layer == "trained" and not is_zero(second_layer_rate)
         a = Pace(second_layer_rate / d, 1.0) if trained else None
         b = Pace(1 / d, 1.0) if self.bias == "trained" else None
-        return Network(Pace(1.0, jnp.sqrt(d)), a, b, parameters.columns)
+        return Network(Pace(1.0, jnp.sqrt(d)), a, b)
 
     def directions(self, weights: Network):
         return weights.rows
