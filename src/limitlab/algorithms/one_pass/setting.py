@@ -89,7 +89,8 @@ class OnePass(eqx.Module):
         """What `draw` gives for each of the keys: x (keys, count, d) and y (keys, count)."""
         split = jax.vmap(jax.random.split)(keys)
         drawn = jax.vmap(lambda key: self.inputs.draw(key, count, d))(split[:, 0])
-        x, z = drawn if self.teacher is None else (drawn, drawn)
-        if self.teacher is not None:  # in a loop: outside of one the compiler draws x once for each of its uses
-            z = jax.lax.map(lambda x: self.teacher.output(teacher, x), x)
+        nature = self.teacher
+        x, z = drawn if nature is None else (drawn, drawn)
+        if nature is not None:  # in a loop: outside of one the compiler draws x once for each of its uses
+            z = jax.lax.map(lambda x: nature.output(teacher, x), x)
         return x, jax.vmap(self.channel.sample)(split[:, 1], z)
