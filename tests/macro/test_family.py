@@ -9,7 +9,6 @@ import pytest
 
 import limitlab as ll
 from cases import committee, spread
-from limitlab.numerics.gauss.angles import arcsine
 from limitlab.numerics.gauss.erf import erf_moments
 from limitlab.numerics.gauss.fields import field_sum
 from limitlab.problems.activations import activation
@@ -210,12 +209,6 @@ def test_moments_of_error_functions_equal_the_general_ones(p, k):
     general = jax.jit(jax.vmap(field_sum(activation("erf"), activation("erf"), p, k)))(Omega, c, noise)
     for ours, theirs in zip(got, general, strict=True):
         np.testing.assert_allclose(np.moveaxis(ours, -1, 0), theirs, rtol=1e-11, atol=1e-12)
-
-
-def test_the_arcsine_is_exact_to_rounding():
-    x = np.concatenate([np.linspace(-1, 1, 2001), [0.5, np.nextafter(0.5, 1), 1e-300, -1e-9, 1 - 1e-16]])
-    np.testing.assert_allclose(arcsine(jnp.asarray(x)), np.arcsin(x), rtol=5e-16, atol=0)
-    assert float(arcsine(jnp.asarray(1.5))) == np.pi / 2
 
 
 def test_a_sweep_without_a_limit_takes_the_usual_one_for_all():

@@ -7,7 +7,8 @@ import pytest
 
 import limitlab as ll
 from independent import FUNCTIONS, erf_moments, two_field_moments
-from limitlab.numerics.gauss.fields import field_sum
+from limitlab.numerics.gauss.angles import angle, arcsine
+from limitlab.numerics.gauss.fields import ClosedSum, field_sum
 from limitlab.numerics.gauss.terms import Term, derivative_terms, expectation, logistic_mixture
 
 
@@ -22,7 +23,7 @@ def weights(n, seed=5):
 
 def moments(student, teacher, p, k, Omega, c, noise=0.3, method="auto"):
     sums = field_sum(ll.activation(student), ll.activation(teacher), p, k, method)
-    return sums(jnp.asarray(Omega), jnp.asarray(c), noise)
+    return jax.jit(sums.__call__)(jnp.asarray(Omega), jnp.asarray(c), noise)
 
 
 @pytest.mark.parametrize(("p", "k"), [(1, 1), (3, 2), (2, 4)])
@@ -166,3 +167,87 @@ def test_derivative_terms_are_derivatives():
 
     slope = expectation([derivative_terms(f), derivative_terms(g)], lambda a, b: jnp.where(a == b, 1.3, 0.4))
     np.testing.assert_allclose(jax.jacfwd(value)(0.4), slope, rtol=1e-10)
+
+
+def test_the_arcsine_is_exact_to_rounding():
+    x = np.concatenate([np.linspace(-1, 1, 2001), [0.5, np.nextafter(0.5, 1), 1e-300, -1e-9, 1 - 1e-16]])
+    np.testing.assert_allclose(arcsine(jnp.asarray(x)), np.arcsin(x), rtol=5e-16, atol=0)
+    assert float(arcsine(jnp.asarray(1.5))) == np.pi / 2
+    np.testing.assert_allclose(jax.vmap(jax.grad(arcsine))(x[1:2000]), (1 - x[1:2000] ** 2) ** -0.5, rtol=1e-12)
+    assert float(jax.grad(arcsine)(1.0)) == 0.0  # it is cut there
+
+
+def test_the_angle_is_the_arctangent_of_two_numbers():
+    y, x = np.meshgrid([0.0, 1e-200, -1e-9, 0.3, -0.7, 1.0, 1e9], [0.0, 1e-300, 1e-12, 0.2, 1.0, 1e5])
+    np.testing.assert_allclose(angle(jnp.asarray(y), jnp.asarray(x)), np.arctan2(y, x), rtol=6e-16, atol=0)
+    slopes = jax.grad(angle, argnums=(0, 1))(0.3, 0.4)
+    np.testing.assert_allclose(slopes, (0.4 / 0.25, -0.3 / 0.25), rtol=1e-14)
+
+
+def edges(p, k):
+    """Random overlaps, and such as a formula could trip over."""
+    G, c = gram(p + k, 7), weights(p + k)
+    nothing, copies = G.copy(), G.copy()
+    nothing[0] = nothing[:, 0] = 0.0
+    copies[-1], copies[:, -1], copies[-1, -1] = copies[0], copies[:, 0], copies[0, 0]
+    yield from ((G, c, 0.3), (G, c, 0.0), (100 * G, c, 0.3), (1e-6 * G, c, 0.3), (nothing, c, 0.3), (copies, c, 0.3))
+    yield gram(p + k, 8, rank=max(1, p + k - 1)), c, 0.3
+
+
+@pytest.mark.parametrize(
+    ("student", "teacher", "p", "k"),
+    [("erf", "erf", 4, 2), ("tanh", "sigmoid", 1, 1), ("relu", "relu", 4, 2), ("relu", "linear", 1, 2)],
+)
+def test_formulas_for_one_kind_of_function_equal_the_general_terms(student, teacher, p, k):
+    f, g = ll.activation(student), ll.activation(teacher)
+    own, general = field_sum(f, g, p, k), ClosedSum(f, g, p, k)
+    assert not isinstance(own, ClosedSum)
+    own, general = (jax.jit(sums.__call__) for sums in (own, general))
+    for n, (Omega, c, noise) in enumerate(edges(p, k)):
+        # A rectifier feels the square root of 1 - rho: among parallel fields rounding shows at 1e-8.
+        tolerance = 1e-7 if student == "relu" and n >= 5 else 1e-13
+        for x, y in zip(own(Omega, c, noise), general(Omega, c, noise), strict=True):
+            np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * np.max(np.abs(y)))
+
+
+@pytest.mark.parametrize("name", ["erf", "relu"])
+def test_a_wide_problem_agrees_with_a_part_of_it(name):
+    """Fields without weight in the error change nothing: pieces of a wide table against one small table."""
+    p, k, part = 17, 2, [2, 9, 16, 18]
+    Omega, c = gram(p + k, 11), np.zeros(p + k)
+    c[part] = weights(4)
+    wide = jax.device_get(moments(name, name, p, k, Omega, c))
+    small = moments(name, name, 3, 1, Omega[np.ix_(part, part)], c[part])
+    np.testing.assert_allclose(wide.V[np.ix_(part[:3], part[:3])], small.V, rtol=1e-13)
+    np.testing.assert_allclose(wide.L[np.ix_(part[:3], part)], small.L, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(wide.I[part], small.I, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("student", "teacher"), [("erf", "erf"), ("tanh", "erf"), ("relu", "relu"), ("erf", "square")])
+def test_no_constants_are_as_many_as_four_fields(student, teacher):
+    p, k = (30, 2) if student != "tanh" else (5, 2)
+    sums, n = field_sum(ll.activation(student), ll.activation(teacher), p, k), p + k
+    n = n if student != "tanh" else 10 * n
+    traced = jax.make_jaxpr(sums.__call__)(jnp.eye(p + k), jnp.ones(p + k), 0.1)
+    assert sum(np.size(x) for x in traced.consts) < 40 * n**2  # four fields are n^4/4: 256 n^2 or more
+    assert max(np.size(v.aval) for e in traced.eqns for v in e.outvars) < 10 * n**2
+
+
+@pytest.mark.parametrize("name", ["erf", "relu", "tanh"])
+def test_moments_have_the_derivatives_of_their_differences(name):
+    p, k = 2, 1
+    sums, Omega, c = field_sum(ll.activation(name), ll.activation(name), p, k), gram(p + k, 6), weights(p + k)
+
+    def total(Omega):
+        return sum(jnp.sum(jnp.sin(x + n)) for n, x in enumerate(sums(Omega, c, 0.2)))
+
+    step = np.random.default_rng(3).normal(size=Omega.shape)
+    step, value = step + step.T, jax.jit(total)
+    numeric = (value(Omega + 1e-5 * step) - value(Omega - 1e-5 * step)) / 2e-5
+    forward = jax.jit(lambda x: jax.jvp(total, (x,), (step,))[1])(Omega)
+    backward = jax.jit(jax.grad(total))(Omega)
+    np.testing.assert_allclose([float(forward), float(np.sum(backward * step))], numeric, rtol=1e-7)
+    lanes = jax.jit(jax.vmap(lambda x: sums(x, c, 0.2)))(jnp.stack([Omega, 2 * Omega]))
+    for x, y in zip(lanes, sums(2 * Omega, c, 0.2), strict=True):
+        np.testing.assert_allclose(x[1], y, rtol=1e-12)
+    assert np.all(np.isfinite(jax.jit(jax.grad(total))(np.ones((3, 3)))))  # three copies of one field

@@ -20,6 +20,7 @@ product goes to one of them and the other keeps a factor one. The mean of four s
 different fields are i and j, so that it is computed once for each set of four and given to all six pairs.
 """
 
+from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -82,7 +83,7 @@ def _values(x: _Fields, c: jax.Array) -> jax.Array:
     return _with_diagonal(as_array(table), (x.line**2 + x.bend**2) * jnp.diagonal(x.Omega)) @ c
 
 
-def _with_diagonal(table: jax.Array, diagonal: jax.Array | np.ndarray) -> jax.Array:
+def _with_diagonal(table: Any, diagonal: Any) -> jax.Array:
     return jnp.where(np.eye(*table.shape, dtype=bool), diagonal[: len(table), None], table)
 
 
@@ -182,8 +183,13 @@ def _merged_rows(x: _Fields, C: np.ndarray, D: np.ndarray) -> tuple[tuple, tuple
 
 def _parts(a: list, b: list, r: dict, angles: dict, roots: dict) -> Any:
     """The formula of the module docstring, for variances one and without the mean of four signs."""
-    determinants = three_determinants(r)
-    scale = [1 / jnp.sqrt(jnp.maximum(d, 1e-30)) for d in determinants]
+    scale = []
+    for left, determinant in enumerate(three_determinants(r)):
+        widest = reduce(jnp.minimum, (x * x for pair, x in r.items() if left not in pair))
+        # A field that follows from two that are known to be 0 is 0 itself: the sign of what rounding left of it means
+        # nothing, and its correlations are 0.
+        alive = determinant > ROUNDING * (1 - widest)
+        scale.append(jnp.where(alive, 1 / jnp.sqrt(jnp.where(alive, determinant, 1.0)), 0.0))
     crossed = r[0, 2] * (r[1, 3] - r[0, 3] * r[0, 1]) + r[1, 2] * (r[0, 3] - r[1, 3] * r[0, 1])
     share = {
         (0, 1): crossed / jnp.sqrt(jnp.maximum(1 - r[0, 1] * r[0, 1], ROUNDING)),
@@ -198,11 +204,7 @@ def _parts(a: list, b: list, r: dict, angles: dict, roots: dict) -> Any:
     for (k, m), part in share.items():
         p, q = (s for s in range(4) if s not in (k, m))
         lines, bends = a[p] * a[q], b[p] * b[q]
-        rho = minor(r, k, m, p, q) * scale[p] * scale[q]
-        # A copy of a field that is known to be 0 is 0 itself, and the sign of what rounding left means nothing.
-        square = ROUNDING * (1 - r[k, m] * r[k, m])
-        dead = (determinants[p] <= square) | (determinants[q] <= square)
-        between = jnp.where(dead, 0.0, arcsine(rho))
+        between = arcsine(minor(r, k, m, p, q) * scale[p] * scale[q])
         total = total + b[k] * b[m] * part * (lines + 2 / np.pi * bends * between)
         signs = signs + 2 / np.pi * b[k] * b[m] * lines * angles[k, m]
     return r[2, 3] * signs + 2 / np.pi * total

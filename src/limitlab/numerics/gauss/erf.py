@@ -18,16 +18,15 @@ where the processor takes several at once.
 """
 
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.gauss.angles import arcsine
+from limitlab.numerics.gauss.angles import angle, arcsine
 from limitlab.numerics.gauss.tables import summed, symmetric, upper_pairs
 from limitlab.numerics.gauss.terms import Blurred
-from limitlab.numerics.trees import as_array
 
 __all__ = ["Nodes", "erf_moments", "erf_nodes", "node_moments", "node_values"]
 
@@ -46,14 +45,15 @@ class Nodes(NamedTuple):
     square: np.ndarray  # tau^2
     constant: np.ndarray  # of every field
 
-    def of_fields(self, x: jax.Array) -> jax.Array:
+    def of_fields(self, x: Any) -> jax.Array:
         """Sums over the nodes of each field, along the first axis."""
         first = x[: self.moving].reshape(self.p, -1, *x.shape[1:]).sum(1)
         if self.p == self.n:
             return first
         return jnp.concatenate([first, x[self.moving :].reshape(self.n - self.p, -1, *x.shape[1:]).sum(1)])
 
-    def of_moving(self, x: jax.Array) -> jax.Array:
+    def of_moving(self, x: Any) -> jax.Array:
+        """The same for arrays over the nodes of moving fields."""
         return x.reshape(self.p, -1, *x.shape[1:]).sum(1)
 
 
@@ -81,9 +81,9 @@ def _spread(Omega: jax.Array, nodes: Nodes) -> tuple[jax.Array, jax.Array]:
 def node_values(Omega: jax.Array, c: jax.Array, nodes: Nodes) -> jax.Array:
     """I (n,)."""
     Omega, v = _spread(Omega, nodes)
-    scale = 1 / jnp.sqrt(v)
-    sums = arcsine(Omega * scale[:, None] * scale) @ (c[nodes.field] * nodes.weight)
-    return 2 / np.pi * nodes.of_fields(as_array(nodes.weight * sums)) + nodes.constant * (nodes.constant @ c)
+    root = jnp.sqrt(v[:, None] * v - Omega * Omega)
+    sums = angle(Omega, root) @ (c[nodes.field] * nodes.weight)
+    return 2 / np.pi * nodes.of_fields(nodes.weight * sums) + nodes.constant * (nodes.constant @ c)
 
 
 def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes: Nodes) -> Moments:
@@ -93,8 +93,8 @@ def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes
     weight, w = nodes.weight[:m], c[field] * nodes.weight
     pull = w / jnp.sqrt(v[:m, None] * v - wide[:m] * wide[:m])  # (nodes of moving fields, nodes)
     itself = jnp.sum(pull * wide[:m], axis=1) / v[:m]
-    each = nodes.of_fields(nodes.of_moving(as_array(weight[:, None] * pull)).T).T  # (p, fields)
-    L = 2 / np.pi * (each @ Omega - nodes.of_moving(as_array(weight * itself))[:, None] * Omega[:p])
+    each = nodes.of_fields(nodes.of_moving(weight[:, None] * pull).T).T  # (p, fields)
+    L = 2 / np.pi * (each @ Omega - nodes.of_moving(weight * itself)[:, None] * Omega[:p])
 
     a, b = upper_pairs(len(field))
     rows = (a, b, wide[a, b], np.where(a == b, 1.0, 2.0) * w[a] * w[b])
@@ -103,22 +103,23 @@ def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes
     def block(i, j):
         first, second, both, one, two = wide[:, i], wide[:, j], wide[i, j], v[i], v[j]
         determinant = one * two - both * both
-        # (alpha, beta) are the regression coefficients of every node on the nodes i and j.
-        alpha = (two * first - both * second) / determinant
-        beta = (one * second - both * first) / determinant
-        left = v[:, None] - alpha * first - beta * second
+        # What is left of all nodes given i, then j: one after the other keeps more digits than both at once.
+        rest = jnp.maximum(determinant, 0.0) / one
+        left = (v[:, None] * one - first * first) / one
+        second = second - first * (both / one)
+        left = (left * rest - second * second) / rest
         scale = 1 / jnp.sqrt(jnp.maximum(left, ROUNDING * v[:, None]))
-        alpha, beta, first, second = alpha * scale, beta * scale, first * scale, second * scale
+        first, second = first * (scale / jnp.sqrt(one)), second * (scale / jnp.sqrt(rest))
 
         def term(C, D, covariance, weight):
-            rho = covariance[:, None] * scale[C] * scale[D] - alpha[C] * first[D] - beta[C] * second[D]
+            rho = covariance[:, None] * scale[C] * scale[D] - first[C] * first[D] - second[C] * second[D]
             return weight @ arcsine(rho)
 
         total = 2 / np.pi * summed(rows, len(both), term)
         return 2 / np.pi * (total + noise + floor * floor) / jnp.sqrt(determinant)
 
     V = weight[:, None] * weight * symmetric(m, block)
-    return node_values(Omega, c, nodes), L, nodes.of_moving(nodes.of_moving(as_array(V)).T)
+    return node_values(Omega, c, nodes), L, nodes.of_moving(nodes.of_moving(V).T)
 
 
 def erf_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array, p: int) -> Moments:
@@ -147,15 +148,16 @@ def _four_fields(Omega: jax.Array, v: jax.Array, c: jax.Array, noise: jax.Array,
     n, first, second = len(v), picked(Omega, 0), picked(Omega, 1)  # (ij, C)
     one, two, both = picked(v, 0), picked(v, 1), jnp.stack([Omega[pair] for pair in pairs])
     determinant = one * two - both * both
-    # (alpha, beta) are the regression coefficients of every field on the blurred fields i and j.
-    alpha = (two[:, None] * first - both[:, None] * second) / determinant[:, None]
-    beta = (one[:, None] * second - both[:, None] * first) / determinant[:, None]
-    scale = 1 / jnp.sqrt(v[None] - alpha * first - beta * second)
-    alpha, beta, first, second = alpha * scale, beta * scale, first * scale, second * scale
+    # As in `node_moments`: what is left given i, then j.
+    one, both, rest = one[:, None], both[:, None], (determinant / one)[:, None]
+    second = second - first * (both / one)
+    left = ((v[None] * one - first * first) / one * rest - second * second) / rest
+    scale = 1 / jnp.sqrt(left)
+    first, second = first * (scale / jnp.sqrt(one)), second * (scale / jnp.sqrt(rest))
     total = jnp.zeros_like(determinant)
     for C in range(n):
         rho = Omega[C, C:][None] * scale[:, C, None] * scale[:, C:]
-        rho = rho - alpha[:, C, None] * first[:, C:] - beta[:, C, None] * second[:, C:]
-        angle = arcsine(rho)
-        total = total + c[C] * c[C] * angle[:, 0] + sum(2 * c[C] * c[D] * angle[:, D - C] for D in range(C + 1, n))
+        rho = rho - first[:, C, None] * first[:, C:] - second[:, C, None] * second[:, C:]
+        turn = arcsine(rho)
+        total = total + c[C] * c[C] * turn[:, 0] + sum(2 * c[C] * c[D] * turn[:, D - C] for D in range(C + 1, n))
     return (4 / np.pi**2 * total + 2 / np.pi * noise) / jnp.sqrt(determinant)

@@ -15,6 +15,7 @@ and quadrature for any other function.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from itertools import combinations_with_replacement, product
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,18 +26,19 @@ import numpy as np
 from limitlab.numerics.gauss.bent import bent_moments, bent_values
 from limitlab.numerics.gauss.erf import Nodes, erf_nodes, node_moments, node_values
 from limitlab.numerics.gauss.rules import SOBOL_POINTS, GaussianRule, normal_rule, trapezoid_steps
-from limitlab.numerics.gauss.tables import LANES, TABLE
+from limitlab.numerics.gauss.tables import LANES, TABLE, summed, symmetric
 from limitlab.numerics.gauss.terms import Bent, Term, bent, blurred, expectation
 from limitlab.numerics.linalg import gram_factor
 
 __all__ = ["AbstractFieldSum", "FieldMoments", "field_sum", "field_sum_bytes"]
 
 FIELD = (Term(1.0, 1),)
-CHUNK = 2**22  # numbers held at once by one table of four-field moments (32 MiB)
-ROW = 200  # bytes of a row of field indices, and of its copies while they are compiled
+# Which of the fields i, j, C, D are one, for i != j (in the second row also with i and j exchanged), and for i = j.
+APART = ("ijCD", "ijCC", "ijij")
+EITHER = ("ijiD", "ijii")
+ALONE = ("iiCD", "iiCC", "iiiD", "iiii")
 MIXTURE = "closed form (logistic functions as mixtures of 10 error functions, error below 2e-8)"
 MIXTURE_ERROR = 2e-8
-NUMBERS = 60  # numbers held at once for an entry of such a table
 
 
 class FieldMoments(NamedTuple):
@@ -108,10 +110,7 @@ def field_sum_bytes(f: Any, g: Any, p: int, k: int, method: str = "auto") -> int
     if method != "quadrature" and _both(bent, f, g):
         return _table_bytes(n, 60)
     if method != "quadrature" and f.terms is not None and g.terms is not None:
-        fours, threes = p * (p + 1) * n * (n + 1) // 4, p * n**2
-        mixture = max(len(t.tau) if isinstance(t.tau, tuple) else 1 for t in (*f.terms, *g.terms))
-        rows = min(fours * mixture**4, CHUNK) if mixture > 1 else min(fours, CHUNK)
-        return ROW * fours + ROW * threes + 8 * NUMBERS * rows
+        return _table_bytes(n, 120 * max(1, -(-_widest(f, g) // TABLE)))
     nodes = 3 * SOBOL_POINTS if n not in trapezoid_steps else 400_000
     return 8 * (6 * n * nodes + 3 * p * n**2)
 
@@ -226,7 +225,11 @@ class BentSum(AbstractFieldSum):
 
 
 class ClosedSum(AbstractFieldSum):
-    """Exact terms. Four-field moments are evaluated for all index tuples (i <= j, C <= D) at once."""
+    """Exact terms of any two functions that have them.
+
+    Expressions for V are made for blocks of pairs (i, j) times pieces of the pairs (C, D). Where a function has a
+    sharp sign it matters which of the four fields are one, sgn(s)^2 = 1: every pattern is an expression of its own.
+    """
 
     f: Any = eqx.field(static=True)
     g: Any = eqx.field(static=True)
@@ -235,7 +238,7 @@ class ClosedSum(AbstractFieldSum):
 
     @property
     def name(self) -> str:
-        return MIXTURE if any(isinstance(t.tau, tuple) for t in (*self.f.terms, *self.g.terms)) else "closed form"
+        return MIXTURE if max(_mixture(self.f), _mixture(self.g)) > 1 else "closed form"
 
     @property
     def size(self) -> int:
@@ -244,67 +247,145 @@ class ClosedSum(AbstractFieldSum):
     def error(self, Omega, c, noise):
         return MIXTURE_ERROR if self.name == MIXTURE else 0.0
 
-    def _moments(self, Omega: jax.Array, tuples: np.ndarray, roles: str) -> jax.Array:
-        """E of a product over slots, for every row of field indices. Roles: s(lope), v(alue), x (the field itself).
+    @property
+    def sharp(self) -> bool:
+        return any(t.kind == "sign" and t.tau == 0.0 for t in (*self.f.terms, *self.g.terms))
 
-        Rows are grouped by which functions they involve and, where a function has a sharp sign, by which of their
-        indices coincide; each group is one vectorised expression.
-        """
-        kind = (tuples >= self.p).astype(int)
-        kind[:, [r == "x" for r in roles]] = 0
-        sharp = any(t.kind == "sign" and t.tau == 0.0 for t in (*self.f.terms, *self.g.terms))
-        signature = kind
-        if sharp:
-            first = np.stack([np.argmax(tuples == tuples[:, [s]], axis=1) for s in range(len(roles))], axis=1)
-            signature = np.concatenate([kind, first], axis=1)
-        out = jnp.zeros(len(tuples))
-        for row in np.unique(signature, axis=0):
-            members = np.nonzero(np.all(signature == row, axis=1))[0]
-            functions = [(self.f, self.g)[i] for i in row[: len(roles)]]
-            slots = [
-                FIELD if r == "x" else (h.terms if r == "v" else h.derivative_terms)
-                for r, h in zip(roles, functions, strict=True)
-            ]
-            labels = row[len(roles) :].tolist() if sharp else None
-            out = out.at[members].set(_chunked(Omega, tuples[members], slots, labels))
-        return out
+    @property
+    def kinds(self) -> list[tuple[Any, np.ndarray]]:
+        """The different functions, and the fields that have them."""
+        n = self.p + self.k
+        if self.f.terms == self.g.terms or self.k == 0:
+            return [(self.f, np.arange(n))]
+        return [(self.f, np.arange(self.p)), (self.g, np.arange(self.p, n))]
 
     def values(self, Omega, c):
-        n = self.p + self.k
-        a, b = np.triu_indices(n)
-        upper = self._moments(Omega, np.stack([a, b], axis=1), "vv")
-        table = jnp.zeros((n, n)).at[a, b].set(upper).at[b, a].set(upper)
-        return table @ c
+        def one(A: Any, B: Any, cov: Callable, labels: list[int] | None) -> tuple[jax.Array]:
+            return (expectation([A.terms, B.terms], cov, labels),)
+
+        moving = self._pairs(Omega, one, self.f, np.arange(self.p))[0]
+        if self.k == 0:
+            return moving @ c
+        fixed = self._pairs(Omega, one, self.g, np.arange(self.p, self.p + self.k))[0]
+        return jnp.concatenate([moving, fixed]) @ c
+
+    def _pairs(self, Omega: jax.Array, each: Callable, first: Any, fields: np.ndarray) -> tuple[jax.Array, ...]:
+        """Tables of what ``each`` gives for the function ``first`` of ``fields`` and that of any field."""
+        mixture = _mixture(first) * max(_mixture(self.f), _mixture(self.g))
+
+        def row(A: jax.Array) -> tuple[jax.Array, ...]:
+            parts = []
+            for second, members in self.kinds:
+                entry = {(0, 0): Omega[A, A], (0, 1): Omega[A, members], (1, 1): jnp.diagonal(Omega)[members]}
+                here = each(first, second, lambda a, b: jnp.broadcast_to(entry[a, b], members.shape), None)  # noqa: B023
+                if self.sharp and first.terms == second.terms:
+                    alone = each(first, second, lambda a, b: Omega[A, A], [0, 0])
+                    here = tuple(jnp.where(members == A, x, y) for x, y in zip(alone, here, strict=True))
+                parts.append(here)
+            return tuple(jnp.concatenate(x) for x in zip(*parts, strict=True))
+
+        batch = max(1, TABLE // (len(Omega) * mixture))
+        return jax.lax.map(row, jnp.asarray(fields), batch_size=min(batch, len(fields)))
+
+    def _slopes(self, Omega: jax.Array, c: jax.Array) -> jax.Array:
+        """L: E[f'_i b f_C] is linear in the covariances of a field b with s_i and s_C."""
+
+        def one(A: Any, B: Any, cov: Callable, labels: list[int] | None) -> tuple[jax.Array, ...]:
+            return tuple(_third(A, B, cov, labels, along) for along in ((1.0, 0.0), (0.0, 1.0)))
+
+        first, second = self._pairs(Omega, one, self.f, np.arange(self.p))
+        return (second * c) @ Omega + (first @ c)[:, None] * Omega[: self.p]
+
+    def _patterns(self, pattern: str) -> list[tuple[dict[str, Any], tuple[np.ndarray, ...]]]:
+        """The functions of all fields named in a pattern, and the free fields C and D, kind by kind."""
+        out = []
+        free = sorted(set(pattern) & {"C", "D"})
+        for chosen in combinations_with_replacement(range(len(self.kinds)), len(free)):
+            members = [self.kinds[kind][1] for kind in chosen]
+            if self.sharp:  # fields with different names are different
+                need = [chosen.count(0) + len(set(pattern) & {"i", "j"}), chosen.count(1)]
+                have = [self.p + self.k] if len(self.kinds) == 1 else [self.p, self.k]
+                if any(x > y for x, y in zip(need, have, strict=False)):
+                    continue
+            rows = [x.ravel() for x in np.meshgrid(*members, indexing="ij")] if free else [np.zeros(1, int)]
+            if len(free) == 2:
+                ordered = rows[0] < rows[1] if self.sharp else rows[0] <= rows[1]
+                rows = [x[ordered] for x in rows]
+            functions = {name: self.kinds[kind][0] for name, kind in zip(free, chosen, strict=True)}
+            out.append(({**functions, "i": self.f, "j": self.f}, tuple(rows)))
+        return out
+
+    def _four(self, Omega: jax.Array, c: jax.Array, pattern: str, i: Any, j: Any) -> jax.Array:
+        """The sum over the free fields of a pattern such as "ijCD" or "iiiD", for vectors of i and j."""
+        labels = [pattern.index(name) for name in pattern] if self.sharp else None
+        total = jnp.zeros(len(i))
+        for functions, rows in self._patterns(pattern):
+            slots = [functions[name].derivative_terms for name in pattern[:2]]
+            slots += [functions[name].terms for name in pattern[2:]]
+            mixture = int(np.prod([_mixture(functions[name]) for name in pattern]))
+            twice = np.full(len(rows[0]), 1.0 if pattern[2] == pattern[3] else 2.0)
+            if not self.sharp:
+                twice = np.where(rows[0] == rows[-1], 1.0, 2.0)
+
+            def term(*rows, slots=slots):
+                *free, weight = (jnp.asarray(x)[:, None] for x in rows)
+                index = {"i": jnp.asarray(i)[None], "j": jnp.asarray(j)[None], "C": free[0], "D": free[-1]}
+                shape = (len(weight), len(i))
+                valid = jnp.ones(shape, bool)
+                for x, y in product(sorted(set(pattern) & {"i", "j"}), sorted(set(pattern) & {"C", "D"})):
+                    valid &= (index[x] != index[y]) | (not self.sharp)
+
+                def cov(a: int, b: int) -> jax.Array:
+                    x, y = pattern[a], pattern[b]
+                    return jnp.where(valid, Omega[index[x], index[y]], float(x == y))
+
+                value = jnp.where(valid, expectation(slots, cov, labels), 0.0)
+                return jnp.sum(weight * c[index[pattern[2]]] * c[index[pattern[3]]] * value, axis=0)
+
+            total = total + summed((*rows, twice), len(i) * mixture, term)
+        return total
 
     def __call__(self, Omega, c, noise):
-        p, n = self.p, self.p + self.k
-        triples = np.stack(np.meshgrid(np.arange(p), np.arange(n), np.arange(n), indexing="ij"), axis=-1)
-        L = self._moments(Omega, triples.reshape(-1, 3), "sxv").reshape(p, n, n) @ c
-        i, j = np.triu_indices(p)
-        a, b = np.triu_indices(n)
-        weight = jnp.where(a == b, 1.0, 2.0) * c[a] * c[b]
-        quads = np.concatenate(
-            [np.repeat(np.stack([i, j], axis=1), len(a), axis=0), np.tile(np.stack([a, b], axis=1), (len(i), 1))],
-            axis=1,
-        )
-        upper = self._moments(Omega, quads, "ssvv").reshape(len(i), len(a)) @ weight
-        upper = upper + noise * self._moments(Omega, np.stack([i, j], axis=1), "ss")
-        V = jnp.zeros((p, p)).at[i, j].set(upper).at[j, i].set(upper)
-        return FieldMoments(self.values(Omega, c), L, V)
+        slope = self.f.derivative_terms
+
+        def block(i, j):
+            entry = {(0, 0): Omega[i, i], (0, 1): Omega[i, j], (1, 1): Omega[j, j]}
+            two = expectation([slope, slope], lambda a, b: entry[a, b])
+            if not self.sharp:
+                return noise * two + self._four(Omega, c, "ijCD", i, j)
+            both = jnp.concatenate([jnp.asarray(i), j]), jnp.concatenate([jnp.asarray(j), i])
+            turned = sum((self._four(Omega, c, pattern, *both) for pattern in EITHER), start=jnp.zeros(2 * len(i)))
+            apart = sum(self._four(Omega, c, pattern, i, j) for pattern in APART)
+            return noise * two + apart + turned[: len(i)] + turned[len(i) :]
+
+        def diagonal(i):
+            two = expectation([slope, slope], lambda a, b: Omega[i, i], [0, 0])
+            return noise * two + sum(self._four(Omega, c, pattern, i, i) for pattern in ALONE)
+
+        lanes = max(1, min(LANES, TABLE // _widest(self.f, self.g)))
+        V = symmetric(self.p, block, diagonal if self.sharp else None, lanes)
+        return FieldMoments(self.values(Omega, c), self._slopes(Omega, c), V)
 
 
-def _chunked(Omega: jax.Array, tuples: np.ndarray, slots: list, labels: list[int] | None) -> jax.Array:
-    """`expectation` over rows of indices; split into equal pieces when a mixture makes the table too large."""
-    mixture = int(np.prod([max(len(t.tau) if isinstance(t.tau, tuple) else 1 for t in s) for s in slots]))
+def _mixture(f: Any) -> int:
+    """How many error functions a function is a mixture of."""
+    return max((len(t.tau) if isinstance(t.tau, tuple) else 1 for t in f.terms), default=1)
 
-    def at(rows: jax.Array | np.ndarray) -> jax.Array:
-        return expectation(slots, lambda a, b: Omega[rows[:, a], rows[:, b]], labels)
 
-    if len(tuples) * mixture <= CHUNK:
-        return at(tuples)
-    size = max(1, CHUNK // mixture)
-    padded = np.concatenate([tuples, np.repeat(tuples[-1:], -len(tuples) % size, axis=0)])
-    return jax.lax.map(at, jnp.asarray(padded.reshape(-1, size, tuples.shape[1]))).ravel()[: len(tuples)]
+def _widest(f: Any, g: Any) -> int:
+    """Entries of a four-field moment as a product of mixtures."""
+    return (_mixture(f) * max(_mixture(f), _mixture(g))) ** 2
+
+
+def _third(A: Any, B: Any, cov: Callable, labels: list[int] | None, along: tuple[float, float]) -> jax.Array:
+    """E[A'(s) b B(t)] of a field b of variance one, whose covariances with s and t are ``along``."""
+    if labels is not None:  # s and t are one field
+        along = (along[0], along[0])
+    entry = {(0, 0): cov(0, 0), (0, 2): cov(0, 1), (2, 2): cov(1, 1) if labels is None else cov(0, 0)}
+    one = jnp.ones_like(entry[0, 0])
+    entry |= {(0, 1): along[0] * one, (1, 1): one, (1, 2): along[1] * one}
+    slots = [A.derivative_terms, FIELD, B.terms]
+    return expectation(slots, lambda a, b: entry[a, b], None if labels is None else [0, 1, 0])
 
 
 class QuadratureSum(AbstractFieldSum):

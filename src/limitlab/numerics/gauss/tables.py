@@ -28,18 +28,33 @@ def pieces(count: int, most: int) -> tuple[int, int]:
     return number, max(1, -(-count // number))
 
 
-def symmetric(p: int, block: Callable[[Any, Any], jax.Array]) -> jax.Array:
-    """The matrix (p, p) with entries ``block(i, j)``, asked for vectors of i <= j."""
-    i, j = upper_pairs(p)
-    number, length = pieces(len(i), LANES)
-    if number == 1:
-        upper = block(i, j)
-    else:
-        padded = [jnp.asarray(np.resize(x, (number, length))) for x in (i, j)]
-        upper = jax.lax.map(lambda ij: block(*ij), tuple(padded)).ravel()
+def symmetric(
+    p: int,
+    block: Callable[[Any, Any], jax.Array],
+    diagonal: Callable[[Any], jax.Array] | None = None,
+    lanes: int = LANES,
+) -> jax.Array:
+    """The matrix (p, p) with entries ``block(i, j)``, asked for vectors of i <= j.
+
+    ``diagonal(i)``, if given, has those on the diagonal.
+    """
+    i, j = np.triu_indices(p, 0 if diagonal is None else 1)
     place = np.zeros((p, p), int)
     place[i, j] = place[j, i] = np.arange(len(i))
-    return upper[place]
+    matrix = _blocks(block, (i, j), lanes)[place] if len(i) else jnp.zeros((p, p))
+    if diagonal is None:
+        return matrix
+    return jnp.where(np.eye(p, dtype=bool), _blocks(diagonal, (np.arange(p),), lanes), matrix)
+
+
+def _blocks(block: Callable[..., jax.Array], indices: tuple[np.ndarray, ...], lanes: int) -> jax.Array:
+    """``block`` of vectors of indices, in equal pieces; the last one is filled up from the start."""
+    count = len(indices[0])
+    number, length = pieces(count, lanes)
+    if number == 1:
+        return block(*indices)
+    padded = tuple(jnp.asarray(np.resize(x, (number, length))) for x in indices)
+    return jax.lax.map(lambda index: block(*index), padded).ravel()[:count]
 
 
 def summed(rows: tuple, width: int, term: Callable[..., jax.Array]) -> jax.Array:

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.numerics.gauss.angles import angle, arcsine
+from limitlab.numerics.gauss.angles import arcsine
 from limitlab.numerics.gauss.rules import legendre
 
 __all__ = [
@@ -187,13 +187,13 @@ class _Covariance:
         determinant = self.determinant(a, b)
         parallel = determinant == 0.0
         root = jnp.where(parallel, 0.0, jnp.sqrt(jnp.where(parallel, 1.0, determinant)))
-        between = angle(self(a, b), jnp.maximum(root, TINY))
+        angle = jnp.arctan2(self(a, b), jnp.maximum(root, TINY))
         if self is self._root:
-            return between
+            return angle
         # A copy of a field that is known to be 0 is 0 itself: what is left of its covariances is rounding, and
         # their sign means nothing.
         dead = [self(n, n) <= ROUNDING * self._root(n, n) for n in (a, b)]
-        return jnp.where(dead[0] | dead[1], 0.0, between)
+        return jnp.where(dead[0] | dead[1], 0.0, angle)
 
     def given(self, c: int) -> "_Covariance":
         if c not in self._children:
@@ -244,7 +244,7 @@ def three_determinants(r: dict[tuple[int, int], jax.Array]) -> list[jax.Array]:
 
     def of(a: int, b: int, c: int) -> jax.Array:
         x, y, z = r[a, b], r[a, c], r[b, c]
-        return 1 - x * x - y * y - z * z + 2 * x * y * z
+        return (1 - x * x) * (1 - y * y) - (z - x * y) * (z - x * y)
 
     return [of(1, 2, 3), of(0, 2, 3), of(0, 1, 3), of(0, 1, 2)]
 
