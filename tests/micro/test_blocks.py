@@ -104,6 +104,7 @@ def test_groups_of_replicas_change_nothing(together, monkeypatch):
     problem, columns = CASES["noise"]
     wanted, _ = follow(problem, columns)
     each = loop._bytes(started(problem, columns)[2]) // REPLICAS + 8 * (D + 1)
+    monkeypatch.setattr(loop, "CROWD", 2)
     monkeypatch.setattr(loop, "SIDE_BY_SIDE", together * each)
     monkeypatch.setattr(loop, "BLOCK", 4 * together * 8 * (D + 1))
     run, plan = follow(problem, columns)

@@ -18,6 +18,7 @@ PIECE_SECONDS = 0.25  # a compiled piece of the march lasts about this long, so 
 BLOCK = 2**17  # bytes of random numbers that are drawn at once: long enough for the processor, and within its cache
 LONGEST = 64  # steps in a block: a piece of the march is a multiple of it
 SIDE_BY_SIDE = 2**15  # bytes of runs that make a step together: more leave the cache
+CROWD = 16  # runs from which on it pays to have them side by side: the program takes longer to compile
 
 
 class Steps(NamedTuple):
@@ -52,7 +53,8 @@ def _plan(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run) -> _Plan:
     one, key = jax.eval_shape(lambda *all: jax.tree.map(lambda x: x[0], all), run, keys)
     drawn = jax.eval_shape(lambda run, key: steps.draw(rule, d, run, key, jnp.arange(1)), one, key)
     held, numbers, replicas = _bytes(one), max(1, _bytes(drawn)), len(run.died)
-    groups = -(-replicas // max(1, SIDE_BY_SIDE // (held + numbers)))
+    most = min(replicas, SIDE_BY_SIDE // (held + numbers))
+    groups = -(-replicas // (most if most >= CROWD else 1))
     together = -(-replicas // groups)
     fitting = max(1, BLOCK // (together * numbers)) if steps.ahead(rule, d, one) else 1
     return _Plan(groups, together, min(LONGEST, 1 << (fitting.bit_length() - 1)))
