@@ -89,6 +89,7 @@ def _with_diagonal(table: Any, diagonal: Any) -> jax.Array:
 
 def bent_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, f: Bent, g: Bent, p: int) -> Moments:
     """I (n,), L (p, n) and V (p, p)."""
+    Omega, c = jnp.asarray(Omega), jnp.asarray(c)
     x = _fields(Omega, f, g, p)
     a, b = x.line, x.bend
     # E[f'_i s_B f_C] = Omega_iB E[2 b_i delta_i f_C] + Omega_CB E[f'_i f'_C], and for C = i a multiple of Omega_iB.

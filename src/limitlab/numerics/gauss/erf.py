@@ -73,6 +73,7 @@ def erf_nodes(f: Blurred, g: Blurred, p: int, k: int) -> Nodes:
 
 def _spread(Omega: jax.Array, nodes: Nodes) -> tuple[jax.Array, jax.Array]:
     """Covariances and variances of the nodes."""
+    Omega = jnp.asarray(Omega)
     if len(nodes.field) > nodes.n:
         Omega = Omega[nodes.field][:, nodes.field]
     return Omega, jnp.diagonal(Omega) + nodes.square
@@ -89,6 +90,7 @@ def node_values(Omega: jax.Array, c: jax.Array, nodes: Nodes) -> jax.Array:
 def node_moments(Omega: jax.Array, c: jax.Array, noise: jax.Array | float, nodes: Nodes) -> Moments:
     """I (n,), L (p, n) and V (p, p)."""
     p, m, field = nodes.p, nodes.moving, nodes.field
+    Omega, c = jnp.asarray(Omega), jnp.asarray(c)
     wide, v = _spread(Omega, nodes)
     weight, w = nodes.weight[:m], c[field] * nodes.weight
     pull = w / jnp.sqrt(v[:m, None] * v - wide[:m] * wide[:m])  # (nodes of moving fields, nodes)

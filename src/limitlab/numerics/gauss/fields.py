@@ -346,6 +346,7 @@ class ClosedSum(AbstractFieldSum):
         return total
 
     def __call__(self, Omega, c, noise):
+        Omega, c = jnp.asarray(Omega), jnp.asarray(c)
         slope = self.f.derivative_terms
 
         def block(i, j):
