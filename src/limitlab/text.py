@@ -69,8 +69,10 @@ def join(path: str, field: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name that looks most like this one, if any looks enough like it (1: equal)."""
-    return next(iter(difflib.get_close_matches(name[:MAX_WORD], list(known), 1, cutoff)), None)
+    """The known name that looks most like this one, if any looks enough like it (1: equal), small letters or not."""
+    names, word = list(known), name[:MAX_WORD]
+    same = next((one for one in names if one.lower() == word.lower()), None)
+    return same or next(iter(difflib.get_close_matches(word, names, 1, cutoff)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -105,4 +105,5 @@ def test_the_nearest_name():
     assert nearest("learning_rte", known) == "learning_rate" and nearest("x", known) is None
     assert did_you_mean("learning_rte", known) == " Did you mean 'learning_rate'?" and did_you_mean("x", known) == ""
     assert nearest("spheres", known) == "spherical" and nearest("spheres", known, 0.8) is None
+    assert nearest("overlapode", ["OverlapSDE", "OverlapODE"]) == "OverlapODE"
     assert nearest("a" * 10**6, known) is None  # a stranger's name is cut before it is compared
