@@ -35,6 +35,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "one-pass": Benchmark(
         "dynamics.one_pass_sgd", "ODE; direct and reduced SGD against their bare arithmetic; memory", 6
     ),
+    "overlap-rhs": Benchmark("dynamics.overlap_rhs", "right-hand sides of the overlap ODE, time and memory", 3),
     "hypercube": Benchmark("dynamics.hypercube_sgd", "SGD on sparse targets: a step, growth, memory", 3),
     "dimension-free": Benchmark("dynamics.dimension_free", "the flow by quadrature against 10^4 random particles", 2),
     "mean-field": Benchmark("dynamics.mean_field", "mixtures: radial flow against particles", 2),

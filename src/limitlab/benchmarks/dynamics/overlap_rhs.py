@@ -1,11 +1,9 @@
 """The right-hand side of the overlap ODE: time, memory, and how it compares with another checkout of limitlab.
 
-`python benchmarks/overlap_rhs.py [--against FOLDER]`: FOLDER is a work tree of another commit (`git worktree add`).
-Each tree runs in a process of its own on one thread; the two take turns, case by case and call by call, so that a
+With LIMITLAB_BEFORE=FOLDER, a work tree of another commit (`git worktree add`), every row is a ratio to that one. Each tree runs in a process of its own on one thread; the two take turns, case by case and call by call, so that a
 busy moment of the machine hits both. Times are CPU seconds, the fastest of several; compile time has its own rows.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -13,10 +11,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parents[4]  # the checkout, or whatever holds the installed package
 # activation, p, k, calls, what is asked of the ratio
 SIDES = (("erf", 50, 2, 5, 15.0), ("relu", 50, 2, 3, 10.0), ("tanh", 4, 2, 10, 4.0))
 SMALL = tuple((name, p, k, 200, 0.95) for name in ("erf", "relu") for p, k in ((1, 1), (4, 2)))
@@ -115,7 +114,7 @@ class Tree:
         env = {**os.environ, **single, "PYTHONPATH": str(folder / "src")}
         self.process = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def ask(self, words):
+    def ask(self, words: Any) -> Any:
         assert self.process.stdin is not None and self.process.stdout is not None
         print(json.dumps(words), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
@@ -133,31 +132,27 @@ def turns(trees: list[Tree], words: tuple, calls: int) -> tuple[list[dict], list
     return said, [min(column) for column in zip(*seconds, strict=True)]
 
 
-def main() -> None:
-    from timing import Table
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--against", type=Path)
-    against = parser.parse_args().against
-    trees = [Tree(HERE), *([] if against is None else [Tree(against)])]
-    table = Table()
+def measure(table: Any) -> None:
+    """Fill the table."""
+    against = os.environ.get("LIMITLAB_BEFORE")
+    trees = [Tree(HERE), *([] if against is None else [Tree(Path(against))])]
     for name, p, k, calls, wanted in (*SIDES, *SMALL):
         said, seconds = turns(trees, (name, p, k), calls)
         report(table, f"right-hand side, {name}, p = {p}, k = {k}", said, seconds, wanted)
     for name, p, k, end, calls, wanted in PATHS:
         said, seconds = turns(trees, (name, p, k, end), calls)
         report(table, f"OverlapODE, {name}, p = {p}, k = {k}, to t = {end:g}", said, seconds, wanted)
-    trees[-1].close() if against else None
+    if against:
+        trees[-1].close()
     for name, p, k in WIDE:
         said, seconds = turns(trees[:1], (name, p, k), 1)
         held = said[0]["high"] < 1024
         what = f"right-hand side, {name}, p = {p}, k = {k}: seconds; peak MiB of the process"
         table.add(what, f"{seconds[0]:.2f}; {said[0]['high']:.0f}", "< 1024", held)
     trees[0].close()
-    print("\n" + table.markdown())
 
 
-def report(table, what: str, said: list[dict], seconds: list[float], wanted: float) -> None:
+def report(table: Any, what: str, said: list[dict], seconds: list[float], wanted: float) -> None:
     here = f"{1e3 * seconds[0]:.3g} ms, {said[0]['MiB']:.1f} MiB"
     if len(said) == 1:
         table.add(what, here)
@@ -173,4 +168,9 @@ def report(table, what: str, said: list[dict], seconds: list[float], wanted: flo
 
 
 if __name__ == "__main__":
-    child() if "--child" in sys.argv else main()
+    if "--child" in sys.argv:  # perhaps of another checkout, which has no such module
+        child()
+    else:
+        from limitlab.benchmarks.table import run
+
+        run({"all": measure})
