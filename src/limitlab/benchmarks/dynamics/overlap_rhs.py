@@ -1,7 +1,8 @@
 """The right-hand side of the overlap ODE: time, memory, and how it compares with another checkout of limitlab.
 
-With LIMITLAB_BEFORE=FOLDER, a work tree of another commit (`git worktree add`), every row is a ratio to that one. Each tree runs in a process of its own on one thread; the two take turns, case by case and call by call, so that a
-busy moment of the machine hits both. Times are CPU seconds, the fastest of several; compile time has its own rows.
+With LIMITLAB_BEFORE=FOLDER, a work tree of another commit (`git worktree add`), every row is a ratio to that one. Each
+tree runs in a process of its own on one thread; the two take turns, case by case and call by call, so that a busy
+moment of the machine hits both. Times are CPU seconds, the fastest of several; compile time has its own rows.
 """
 
 import json
