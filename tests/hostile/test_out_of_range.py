@@ -71,7 +71,7 @@ PREDICTIONS = {
         for name in ("erf", "relu", "tanh", "square", "linear", "abs")
     },
     "OverlapODE, a function": (committee(lambda x: x / (1 + x**2), p=3000, **RANDOM), ll.OverlapODE()),
-    "OverlapODE, 2000 units": (committee(p=2000, **RANDOM), ll.OverlapODE()),
+    "OverlapODE, 20000 units": (committee(p=20000, **RANDOM), ll.OverlapODE()),
     "OverlapODE, teacher": (committee(k=HUGE, **RANDOM), ll.OverlapODE()),
     "OverlapODE, drawn": (committee(p=10**6, **RANDOM), ll.OverlapODE(d=100)),
     "OverlapODE, replicas": (committee(**RANDOM), ll.OverlapODE(d=100, replicas=10**12)),
