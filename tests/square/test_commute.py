@@ -199,9 +199,10 @@ def test_sgd_follows_the_flow_at_small_size():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_sgd_follows_the_flow_with_noise(name):
+    """Four steps of a staircase are off by 0.0044, 0.0018, 0.0010 (+- 0.0005) at d = 100, 200, 400: seen at d = 100."""
     problem = staircase(*TARGETS[name])
     times = STAIRS if "relu" not in TARGETS[name][1] else STAIRS[:5]
-    sim = ll.simulate(problem, 100, times, replicas=16, seed=5)
+    sim = ll.simulate(problem, 400 if name == "staircase of four" else 100, times, replicas=16, seed=5)
     flow = ll.predict(problem, ll.DimensionFree(corrected=True), times)
     gap = ll.compare(sim, flow, variables=("fourier", "latent_risk"))
     assert gap.agrees, str(gap)

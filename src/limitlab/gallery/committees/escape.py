@@ -191,5 +191,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=45,
+    seconds=30,
 )

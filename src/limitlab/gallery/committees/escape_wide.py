@@ -225,5 +225,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=60,
+    seconds=45,
 )

@@ -129,5 +129,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=60,
+    seconds=80,
 )

@@ -105,5 +105,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=40,
+    seconds=15,
 )

@@ -163,5 +163,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=110,
+    seconds=70,
 )

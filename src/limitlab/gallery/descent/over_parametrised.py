@@ -207,5 +207,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=110,
+    seconds=50,
 )

@@ -143,5 +143,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=60,
+    seconds=25,
 )

@@ -102,5 +102,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=30,
+    seconds=10,
 )

@@ -26,7 +26,7 @@ BETWEEN = RATIOS[35]
 LOSSES: dict[str, Any] = {"ridge": ll.SquareLoss(), "hinge": ll.HingeLoss(), "logistic": ll.LogisticLoss()}
 CONSTANTS = {"bayes": 0.44170, "logistic": 0.44198, "hinge": 0.4877, "margin": 0.50049}
 RUNS = (0.5, 2.0, 6.0)
-D, REPLICAS = 600, 64
+D, REPLICAS = 400, 64
 GAMP_D = 1000
 
 

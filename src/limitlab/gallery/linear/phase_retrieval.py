@@ -131,5 +131,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=90,
+    seconds=30,
 )

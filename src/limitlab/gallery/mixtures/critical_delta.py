@@ -258,5 +258,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=80,
+    seconds=75,
 )

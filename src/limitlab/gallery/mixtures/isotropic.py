@@ -194,6 +194,6 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=90,
+    seconds=55,
     animation=animation,
 )

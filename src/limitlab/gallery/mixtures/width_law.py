@@ -169,5 +169,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=50,
+    seconds=90,
 )

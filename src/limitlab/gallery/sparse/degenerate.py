@@ -158,5 +158,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=90,
+    seconds=45,
 )
