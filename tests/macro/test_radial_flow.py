@@ -109,15 +109,20 @@ def independent_risk(delta, scale, d, times, speed=1.0):
     ],
 )
 def test_risks_agree_with_independent_code(delta, d):
-    """Where the start is torn apart, the 120 nodes of the other code do not resolve it at t = 10.
+    """Where the start is torn apart, the 120 nodes of the other code do not resolve it at t = 10, nor do 120 of ours.
 
-    At delta = 0.6, d = 10 they give 0.097449; 120, 480 nodes of ours and split panels 0.097551, 0.0975097, 0.0975099.
+    There many equal panels of ours stand in for it: 960 nodes give 0.3056285, 0.3498434 at delta = 0.8, d = 10, 40,
+    where the other code has 0.30494, 0.35036.
     """
     times = np.array([0.0, 0.2, 1.0, 4.0, 10.0])
-    times = times[:4] if (delta, d) in ((0.6, 10), (0.8, 10), (0.8, 40)) else times
+    torn = (delta, d) in ((0.6, 10), (0.8, 10), (0.8, 40))
     here = ll.predict(problem(delta), ll.RadialFlow(d=d), times=times)
-    assert np.max(np.abs(here.risk.values - independent_risk(delta, 0.8, d, times))) < 1e-6
+    seen = slice(4) if torn else slice(None)
+    assert np.max(np.abs(here.risk.values[seen] - independent_risk(delta, 0.8, d, times[seen]))) < 1e-6
     assert str(here.status.values) == "ok"
+    if torn:
+        few, many = (ll.predict(problem(delta), ll.RadialFlow(d=d, nodes=n), times=times) for n in (120, 960))
+        assert abs(float(many.risk[-1] - here.risk[-1])) < 1e-6 < abs(float(few.risk[-1] - here.risk[-1]))
 
 
 def test_panels_are_split_where_the_start_is_torn_apart():
