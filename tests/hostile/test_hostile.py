@@ -75,6 +75,9 @@ IMPORTERS = {
 }
 
 
+LITERALS = {"cli/listing.py": "our own source files, of which it lists entries and limits without importing them"}
+
+
 def faults(text: str, file: str) -> list[str]:
     """Every place of a source text that could run what it reads."""
     found = []
@@ -88,7 +91,9 @@ def faults(text: str, file: str) -> list[str]:
         if isinstance(node, ast.Call):
             called = getattr(node.func, "id", getattr(node.func, "attr", ""))
             of = getattr(getattr(node.func, "value", None), "id", "")
-            if called in FORBIDDEN_CALLS and (called, of) not in (("compile", "re"), ("compile", "jax")):
+            lowered = called == "compile" and not node.args and not node.keywords  # a program of JAX, not a text
+            known = lowered or (called == "literal_eval" and file in LITERALS)
+            if called in FORBIDDEN_CALLS and not known and (called, of) not in (("compile", "re"), ("compile", "jax")):
                 found.append(f"{file}:{node.lineno} calls {called}")
             if called == "import_module" and file not in IMPORTERS:
                 found.append(f"{file}:{node.lineno} imports a module by name")

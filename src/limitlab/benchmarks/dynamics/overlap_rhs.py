@@ -14,7 +14,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+import limitlab as ll
+from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.errors import InputError
+from limitlab.macro.overlaps.drift import drift
+from limitlab.numerics.trees import as_arrays
+from limitlab.problems.asked import Asked
+from limitlab.states.overlaps import Overlaps, error_sum
 
 HERE = Path(__file__).resolve().parents[4]  # the checkout, or whatever holds the installed package
 # activation, p, k, calls, what is asked of the ratio
@@ -27,18 +38,6 @@ PATHS = (("tanh", 4, 2, 2.0, 2, 3.0), ("erf", 4, 2, 100.0, 10, 0.95))
 
 def side(activation: str, p: int, k: int):
     """A compiled right-hand side, random overlaps for it, CPU seconds to compile it and MiB of its arrays."""
-    import equinox as eqx
-    import jax
-    import jax.numpy as jnp
-
-    import limitlab as ll
-    from limitlab.algorithms.settings.one_pass import CommitteeOnePass
-    from limitlab.errors import InputError
-    from limitlab.macro.overlaps.drift import drift
-    from limitlab.numerics.trees import as_arrays
-    from limitlab.problems.asked import Asked
-    from limitlab.states.overlaps import Overlaps, error_sum
-
     jax.config.update("jax_enable_compilation_cache", False)
     problem = ll.Problem(
         teacher=ll.Committee(width=k, activation=activation),
@@ -63,8 +62,6 @@ def side(activation: str, p: int, k: int):
 
 def path(activation: str, p: int, k: int, end: float):
     """A whole prediction, and the CPU seconds of the first one, compilation included."""
-    import limitlab as ll
-
     problem = ll.Problem(
         teacher=ll.Committee(width=k, activation=activation),
         student=ll.Committee(width=p, activation=activation),
@@ -84,11 +81,10 @@ def path(activation: str, p: int, k: int, end: float):
 
 def child() -> None:
     """Answer one case or one call a line, until the input ends."""
-    call = None
+    call: Any = None  # the first line is a case
     for line in sys.stdin:
         words = json.loads(line)
         if words == "call":
-            assert call is not None
             began = time.process_time()
             call()
             answer = time.process_time() - began
@@ -113,15 +109,14 @@ class Tree:
         }
         words = [sys.executable, __file__, "--child"]
         env = {**os.environ, **single, "PYTHONPATH": str(folder / "src")}
-        self.process = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        self.process: Any = subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe, text=True)
 
     def ask(self, words: Any) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
         print(json.dumps(words), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
 

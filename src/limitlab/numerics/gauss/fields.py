@@ -16,7 +16,7 @@ and quadrature for any other function.
 from abc import abstractmethod
 from collections.abc import Callable
 from itertools import combinations_with_replacement, product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -106,7 +106,7 @@ def field_sum_bytes(f: Any, g: Any, p: int, k: int, method: str = "auto") -> int
     if f.name == g.name == "square" and method == "auto":
         return 8 * 12 * n**2
     if method != "quadrature" and _both(blurred, f, g):
-        return _table_bytes(len(ErfSum(f, g, p, k).nodes.field), 8)
+        return _table_bytes(ErfSum(f, g, p, k).count, 8)
     if method != "quadrature" and _both(bent, f, g):
         return _table_bytes(n, 60)
     if method != "quadrature" and f.terms is not None and g.terms is not None:
@@ -153,9 +153,20 @@ class SquareSum(AbstractFieldSum):
         return FieldMoments(jnp.diagonal(G), 2 * G[: self.p], 4 * H[: self.p, : self.p])
 
 
+Kind = TypeVar("Kind")
+
+
 def _both(kind: Callable[[Any], Any], f: Any, g: Any) -> bool:
     """Whether both functions are of a kind."""
     return kind(f.terms) is not None and kind(g.terms) is not None
+
+
+def _known(kind: Callable[[Any], Kind | None], f: Any) -> Kind:
+    """A function as the kind that it is of."""
+    found = kind(f.terms)
+    if found is None:
+        raise TypeError(f"{f} is of another kind.")
+    return found
 
 
 class ErfSum(AbstractFieldSum):
@@ -168,14 +179,17 @@ class ErfSum(AbstractFieldSum):
 
     @property
     def nodes(self) -> Nodes:
-        f, g = blurred(self.f.terms), blurred(self.g.terms)
-        assert f is not None and g is not None
-        return erf_nodes(f, g, self.p, self.k)
+        return erf_nodes(_known(blurred, self.f), _known(blurred, self.g), self.p, self.k)
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are, without making them."""
+        return self.p * len(_known(blurred, self.f).weights) + self.k * len(_known(blurred, self.g).weights)
 
     @property
     def mixed(self) -> bool:
         """Whether a function is a mixture of several error functions."""
-        return len(self.nodes.field) > self.p + self.k
+        return self.count > self.p + self.k
 
     @property
     def name(self) -> str:
@@ -183,7 +197,7 @@ class ErfSum(AbstractFieldSum):
 
     @property
     def size(self) -> int:
-        return 8 * len(self.nodes.field) ** 2
+        return 8 * self.count**2
 
     def error(self, Omega, c, noise):
         return MIXTURE_ERROR if self.mixed else 0.0
@@ -205,9 +219,7 @@ class BentSum(AbstractFieldSum):
 
     @property
     def lines(self) -> tuple[Bent, Bent]:
-        f, g = bent(self.f.terms), bent(self.g.terms)
-        assert f is not None and g is not None
-        return f, g
+        return _known(bent, self.f), _known(bent, self.g)
 
     @property
     def name(self) -> str:
