@@ -257,3 +257,13 @@ def test_exactly_parallel_relu_teachers(P12):
     np.testing.assert_allclose(pair, risk([[1.0, near], [near, 1.0]], np.c_[m, P12 * m]), rtol=1e-6)
     if P12 == 1.0:
         np.testing.assert_allclose(pair, risk([[1.0]], m), rtol=1e-8)
+
+
+def test_a_start_has_room_for_its_directions_as_in_a_simulation():
+    problem = committee(p=2, k=2, start=ll.RandomStart())
+    for verb in (
+        lambda: ll.predict(problem, ll.OverlapODE(d=1), times=[0.1]),
+        lambda: ll.simulate(problem, 1, times=[0.1]),
+    ):
+        with pytest.raises(ll.errors.InputError, match=r"d must be at least 2, .* of the teacher; got d=1"):
+            verb()

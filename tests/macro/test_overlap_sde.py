@@ -171,6 +171,8 @@ def test_one_compilation_serves_other_numbers(monkeypatch):
 
 
 def test_bad_requests_are_refused_in_words():
+    with pytest.raises(ll.errors.InputError, match=r"OverlapSDE.step = 1e-300 makes 1e\+300 steps up to t = 1"):
+        ll.predict(square(0.2, 0.06, 0.3), OverlapSDE(d=300, step=1e-300), [1.0])
     with pytest.raises(ll.errors.InputError, match=r"OverlapSDE.d must be at least 2.*got 1"):
         ll.predict(square(), OverlapSDE(d=1), [0.1])
     for field, value in (("d", 0), ("replicas", 0), ("samples", 1), ("step", 0.0), ("seed", -1), ("method", "x")):

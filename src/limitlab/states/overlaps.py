@@ -33,6 +33,7 @@ __all__ = [
     "Started",
     "Weights",
     "begun",
+    "check_room",
     "error_coefficients",
     "error_sum",
     "family_risks",
@@ -141,6 +142,18 @@ def begun(student: Committee, teacher: Committee, start: AbstractStart, key, d, 
 def initial_overlaps(setting: Started, key: jax.Array, d: float | jax.Array) -> Overlaps:
     """One draw of the start at dimension d. Equal keys give equal starts, whoever asks."""
     return begun(setting.student, setting.teacher, setting.start, key, d, setting.algorithm.spherical)
+
+
+def check_room(start: AbstractStart, Q: np.ndarray, M: np.ndarray, P: np.ndarray, d: float) -> None:
+    """There is no start with these overlaps in fewer dimensions than it has independent directions."""
+    gram, what = (P, "the teacher") if start.random else (np.block([[Q, M], [M.T, P]]), "the start")
+    values = np.linalg.eigvalsh(gram)
+    rank = int(np.sum(values > 1e-10 * max(values[-1], 1e-300)))
+    if d < rank:
+        raise InputError(
+            f"d must be at least {rank}, the number of independent directions of {what}; got d={d:g}. "
+            f"Use d >= {rank} or a smaller network."
+        )
 
 
 def limit_overlaps(setting: Started) -> Overlaps:

@@ -30,7 +30,7 @@ from limitlab.numerics.trees import traced
 from limitlab.problems.asked import has_own
 from limitlab.problems.base import AbstractAlgorithm
 from limitlab.problems.networks import Committee
-from limitlab.states.overlaps import begun
+from limitlab.states.overlaps import begun, check_room
 from limitlab.states.request import Request, Seen
 from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Learner, Run, after_the_end
 from limitlab.states.view import AbstractView, Report
@@ -295,14 +295,7 @@ def _check_start(setting: OnePass, rule: AbstractOnePass, d: int) -> None:
             f"(OverlapStart.Q_ii > 0); got Q_ii = {np.diag(Q).tolist()}. Give every unit a direction, or use "
             "spherical=False."
         )
-    gram, what = (P, "the teacher") if start.random else (np.block([[Q, M], [M.T, P]]), "the start")
-    values = np.linalg.eigvalsh(gram)
-    rank = int(np.sum(values > 1e-10 * max(values[-1], 1e-300)))
-    if d < rank:
-        raise InputError(
-            f"d must be at least {rank}, the number of independent directions of {what}; got d={d}. "
-            f"Use d >= {rank} or a smaller network."
-        )
+    check_room(start, Q, M, P, d)
 
 
 def _state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:

@@ -21,7 +21,7 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.results.schema import derived, overlap_dataset
-from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
+from limitlab.states.overlaps import Overlaps, check_room, error_sum, initial_overlaps, risks, start_key
 from limitlab.states.run import Run
 from limitlab.states.view import AbstractView, Variable, assembled
 from limitlab.verbs import turns
@@ -87,6 +87,11 @@ class OverlapODE(AbstractLimit):
         """Where the ODE of one replica starts."""
         return self._start(self.parsed(problem), replica)
 
+    def _check_room(self, setting: CommitteeOnePass) -> None:
+        if self.d is not None:
+            Q, M, P = setting.start.limit(setting.student.width, setting.teacher.width)
+            check_room(setting.start, np.asarray(Q), np.asarray(M), np.asarray(P), self.d)
+
     def _start(self, setting: CommitteeOnePass, replica: int) -> Overlaps:
         if self.d is None:
             return limit_start(setting)
@@ -108,6 +113,7 @@ class OverlapODE(AbstractLimit):
         )
 
     def solve(self, setting: CommitteeOnePass, times: np.ndarray):
+        self._check_room(setting)
         live = as_arrays(setting)
         runs = [self._run(setting, live, times, r) for r in turns(range(self.replicas if self.d is not None else 1))]
         return self._dataset(setting, (live, as_arrays(error_sum(setting, self.method))), times, runs)

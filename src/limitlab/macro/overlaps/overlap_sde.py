@@ -35,6 +35,7 @@ __all__ = ["OverlapSDE", "draw", "feasible", "noise"]
 FEW = 5  # dimensions per unit, below which an expansion in 1/d is not to be trusted
 LONGEST_STEP, FEWEST_STEPS = 0.05, 1000  # a long run takes longer steps where the drift turns slowly
 TURN = 0.25  # largest step times the local rate |db|/|dY|: leaves a relative error of about TURN^2/24 in the variance
+MOST_STEPS = 10**9  # hours; beyond about 1e15 time itself would not move
 SOFT_START = 64  # the first step is this much shorter, because the local rate is not yet known
 FORGET = 0.7  # how fast a past rate is forgotten: steps grow by at most 1/FORGET each
 BOUND = 1e8  # an overlap beyond it counts as diverged, as in `integrate`
@@ -252,6 +253,12 @@ class OverlapSDE(AbstractLimit):
                 stacklevel=2,
             )
         longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
+        count = times[-1] / longest
+        if count > MOST_STEPS:
+            raise InputError(
+                f"OverlapSDE.step = {self.step:g} makes {count:.0e} steps up to t = {times[-1]:g}; at most "
+                f"{MOST_STEPS:.0e} are taken. Use a longer step, or None, which chooses it."
+            )
         live = as_arrays(setting)
         args = (live.from_anywhere(), as_arrays(error_sum(setting, self.method)))
         dimension, reach = np.asarray(float(self.d)), np.asarray(float(longest))
