@@ -235,4 +235,6 @@ def risks(setting: Committees, sums: AbstractFieldSum, path: Overlaps) -> np.nda
 @eqx.filter_jit
 def family_risks(settings: Committees, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
     """The same for several problems, whose numbers and paths lie along the first axes."""
-    return jax.lax.map(lambda lane: _risks(lane[0], sums, lane[1]), (settings, paths))
+    count, *lead = paths.a.shape[:-1]
+    flat = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1 + len(lead) :]), paths)
+    return jax.lax.map(lambda lane: _risks(lane[0], sums, lane[1]), (settings, flat)).reshape(count, *lead)
