@@ -6,6 +6,7 @@ JAX is told by the environment if nobody has imported it yet, so that what needs
 import contextlib
 import functools
 import importlib
+import json
 import os
 import sys
 import time
@@ -24,6 +25,7 @@ PROGRAMS = ("-cache", "-atime")  # how JAX ends the names of its files; no other
 F = TypeVar("F", bound=Callable[..., Any])
 
 _lent: dict[str, str | None] = {}  # what the environment had before JAX was told by it
+LENT = "LIMITLAB_LENT"  # the same, for programs that are started before JAX is imported and inherit it
 
 
 def configure_jax() -> None:
@@ -34,6 +36,9 @@ def configure_jax() -> None:
     already set for JAX (``JAX_COMPILATION_CACHE_DIR``) is respected. Every program is kept, also a small one: a first
     answer needs dozens. No program depends on where the folder is, so that it can be copied elsewhere.
     """
+    with contextlib.suppress(ValueError, TypeError):  # words of somebody else
+        _lent.update(json.loads(os.environ.get(LENT, "{}")))
+        _take_back()
     if os.environ.get("LIMITLAB_X64", "1").lower() not in ("0", "false", "off", "no"):
         _set("jax_enable_x64", True)
     wish = os.environ.get("LIMITLAB_CACHE", "")
@@ -65,10 +70,12 @@ def _set(name: str, value: Any) -> None:
     else:
         _lent.setdefault(name.upper(), os.environ.get(name.upper()))
         os.environ[name.upper()] = str(value)
+        os.environ[LENT] = json.dumps(_lent)
 
 
 def _take_back() -> None:
     """Once JAX has read them, its settings leave the environment: programs that the user starts do not inherit them."""
+    os.environ.pop(LENT, None)
     while _lent:
         name, before = _lent.popitem()
         if before is None:

@@ -88,6 +88,16 @@ print([name for name in os.environ if name.startswith("JAX_")], os.environ.get("
     assert child(code, JAX_ENABLE_X64="0").splitlines()[1] == "['JAX_ENABLE_X64'] 0"
 
 
+def test_a_program_that_is_started_before_jax_inherits_no_setting():
+    code = """
+import os, subprocess, sys, limitlab
+code = "import limitlab, jax.numpy as jnp; print(jnp.ones(1).dtype)"
+for own in ({"LIMITLAB_X64": "0"}, {}):
+    print(subprocess.run([sys.executable, "-c", code], env=os.environ | own, capture_output=True, text=True).stdout)
+"""
+    assert child(code).split() == ["float32", "float64"]
+
+
 # --- what is imported --------------------------------------------------------------------------------------------
 
 HEAVY = "jax equinox diffrax xarray scipy pandas dask sklearn matplotlib distributed".split()
