@@ -233,17 +233,21 @@ BENT = {
 @pytest.mark.parametrize("trajectories", [256, 1024])
 @pytest.mark.parametrize("name", BENT)
 def test_no_bias_against_many_trajectories(name, trajectories):
-    """Where the force jumps the slopes of tangents are differences, and a bias remains, within the error bar."""
+    """Where the force jumps the slopes of tangents are differences, and a bias remains: below 1024 with a warning."""
     names = ("m", "q", "train_loss", "C") if name != "sphere" else ("m", "train_loss", "C")
     problem, time = BENT[name], 40 * float(BENT[name].algorithm.learning_rate)
-    many = solutions(problem, time, 2**14, names, 16, seed=3)
-    few = solutions(problem, time, trajectories, names)
+    many = solutions(problem, time, 2**15, names, 48, seed=3)
+    if not problem.loss.smooth and trajectories < 1024:
+        with pytest.warns(ll.errors.AccuracyWarning, match="jumps, and 256 trajectories"):
+            few = solutions(problem, time, trajectories, names)
+    else:
+        few = solutions(problem, time, trajectories, names)
     for quantity in names:
         values, exact = few[quantity], many[quantity]
-        if problem.loss.smooth or trajectories > 256:
+        if problem.loss.smooth or trajectories >= 1024:
             holds(values, exact.mean(), exact.std(ddof=1) / np.sqrt(len(exact)))
         else:
-            assert abs(values.mean() - exact.mean()) < values.std(ddof=1) / np.sqrt(BATCHES)
+            assert abs(values.mean() - exact.mean()) < 0.5 * values.std(ddof=1)
             assert covered(values, exact.mean()) >= 0.75
 
 
@@ -332,6 +336,12 @@ def test_a_run_that_outgrows_its_room_goes_on():
 def test_bad_settings_are_refused_in_words(make, message):
     with pytest.raises(ll.errors.InputError, match=message):
         make()
+
+
+def test_few_trajectories_of_a_force_that_jumps_are_warned_of():
+    problem = descent(ll.GradientDescent(ETA), loss=ll.AmplitudeLoss())
+    with pytest.warns(ll.errors.AccuracyWarning, match="force of AmplitudeLoss jumps, and 64 traj.*=1024 or more"):
+        ll.predict(problem, DMFT(trajectories=64, batches=1), [0.0, ETA])
 
 
 def test_a_loss_with_kinks_needs_the_identity():

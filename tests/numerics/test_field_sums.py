@@ -1,5 +1,7 @@
 """Gaussian moments: closed forms against other formulas, quadrature and each other."""
 
+from itertools import combinations, pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +9,10 @@ import pytest
 
 import limitlab as ll
 from independent import FUNCTIONS, erf_moments, two_field_moments
+from limitlab.numerics.gauss import bent
 from limitlab.numerics.gauss.angles import angle, arcsine
 from limitlab.numerics.gauss.fields import ClosedSum, field_sum
-from limitlab.numerics.gauss.terms import Term, derivative_terms, expectation, logistic_mixture
+from limitlab.numerics.gauss.terms import Term, derivative_terms, expectation, four_signs, logistic_mixture
 
 
 def gram(n, seed, rank=None):
@@ -90,6 +93,77 @@ def test_monte_carlo_check_would_see_a_wrong_moment():
     exact = moments("relu", "relu", 3, 2, Omega, 1.02 * c)
     y = monte_carlo("relu", "relu", 3, Omega, c, 0.3)[1]
     assert np.max(np.abs((y.mean(0) - exact.V) / (y.std(0) / np.sqrt(len(y))))) > 4.5
+
+
+def planar(student, teacher, p, A, c, noise):
+    """V of fields A z, z normal in the plane: Gauss nodes between the angles at which a field changes its sign."""
+    (f, df), (g, _) = FUNCTIONS[student], FUNCTIONS[teacher]
+    turns = [np.arctan2(a[1], a[0]) + turn for a in A for turn in (np.pi / 2, 3 * np.pi / 2)]
+    edges = np.unique(np.mod([0.0, *turns], 2 * np.pi))
+    x, w = np.polynomial.legendre.leggauss(40)
+    radius = 5 * (x + 1)
+    total = np.zeros((p, p))
+    for low, high in zip(edges, [*edges[1:], 2 * np.pi], strict=True):
+        angle = (low + high) / 2 + (high - low) / 2 * x
+        s = (A @ np.array([np.cos(angle), np.sin(angle)]))[:, :, None] * radius
+        density = np.outer((high - low) / 2 * w, 5 * w * radius * np.exp(-(radius**2) / 2) / (2 * np.pi))
+        error = np.tensordot(c, np.concatenate([f(s[:p]), g(s[p:])]), 1)
+        total += np.einsum("iab,jab,ab->ij", df(s[:p]), df(s[:p]), density * (error**2 + noise))
+    return total
+
+
+@pytest.mark.parametrize(("student", "teacher"), [("relu", "relu"), ("abs", "relu"), ("relu", "erf")])
+def test_fields_in_a_plane(student, teacher):
+    """Rank two: two fields are both zero where two others are, and correlations of what is left of them are 0/0."""
+    for seed, parallel in ((1, False), (2, False), (3, True)):
+        A, c = np.random.default_rng(seed).normal(size=(4, 2)), weights(4)
+        if parallel:
+            A[3] = 1.7 * A[0]
+        exact = planar(student, teacher, 2, A, c, 0.3)
+        np.testing.assert_allclose(moments(student, teacher, 2, 2, A @ A.T, c).V, exact, atol=1e-8 * np.max(exact))
+
+
+def test_the_plane_is_where_a_field_loses_its_sign(monkeypatch):
+    """Without noise in the plane the same formula is wrong by per cents."""
+    A, c = np.random.default_rng(1).normal(size=(4, 2)), weights(4)
+    exact = planar("relu", "relu", 2, A, c, 0.3)
+    monkeypatch.setattr(bent, "_noisy", lambda r, determinants: (0.0, [x > bent.ROUNDING for x in determinants]))
+    assert np.max(np.abs(moments("relu", "relu", 2, 2, A @ A.T, c).V - exact)) > 1e-3 * np.max(exact)
+
+
+@pytest.mark.parametrize("width", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_moments_are_continuous_where_fields_leave_a_plane(width):
+    rng = np.random.default_rng(4)
+    A, c = rng.normal(size=(4, 2)), weights(4)
+    out = np.concatenate([A, width * rng.normal(size=(4, 4))], axis=1)
+    flat, bulky = (np.asarray(moments("relu", "relu", 2, 2, x @ x.T, c).V) for x in (A, out))
+    assert np.max(np.abs(bulky - flat)) < max(1e-7, 100 * width**2)
+
+
+def test_four_signs_of_fields_that_nearly_coincide():
+    """Against Plackett's integral on many panels, with conditional correlations by linear algebra."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(2, 6))
+    A = np.concatenate([A, A + 0.01 * rng.normal(size=(2, 6))])
+    R = A @ A.T
+    R /= np.sqrt(np.outer(np.diag(R), np.diag(R)))
+    found = four_signs({(i, j): jnp.asarray(R[i, j]) for i in range(4) for j in range(i + 1, 4)})
+    edges = np.pi / 2 * np.concatenate([[0.0], 2.0 ** -np.arange(40, -1, -1)])  # panels that halve towards the end
+    x, w = np.polynomial.legendre.leggauss(20)
+    angles = np.concatenate([(a + b) / 2 + (b - a) / 2 * x for a, b in pairwise(edges)])
+    weight = np.concatenate([(b - a) / 2 * w for a, b in pairwise(edges)])
+    total = 0.0
+    for i, j in combinations(range(4), 2):
+        k, m = (s for s in range(4) if s not in (i, j))
+        for angle_, weight_ in zip(angles, weight, strict=True):
+            u = np.cos(angle_)
+            S = 2 * np.sin(angle_ / 2) ** 2 * np.eye(4) + u * R
+            rest = S[np.ix_([k, m], [k, m])] - S[np.ix_([k, m], [i, j])] @ np.linalg.solve(
+                S[np.ix_([i, j], [i, j])], S[np.ix_([i, j], [k, m])]
+            )
+            rho = np.clip(rest[0, 1] / np.sqrt(rest[0, 0] * rest[1, 1]), -1, 1)
+            total += weight_ * np.sin(angle_) * R[i, j] / np.sqrt(1 - (u * R[i, j]) ** 2) * np.arcsin(rho)
+    assert abs(found - 4 / np.pi**2 * total) < 1e-7
 
 
 def test_copies_of_a_field_are_merged_exactly():

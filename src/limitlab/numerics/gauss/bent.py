@@ -36,6 +36,7 @@ from limitlab.numerics.trees import as_array
 __all__ = ["bent_moments", "bent_values"]
 
 ROUNDING = 1e-15
+PLANE = 1e-8  # variance of the noise where fields lie in a plane
 TINY = 1e-300
 Moments = tuple[jax.Array, jax.Array, jax.Array]
 
@@ -184,13 +185,12 @@ def _merged_rows(x: _Fields, C: np.ndarray, D: np.ndarray) -> tuple[tuple, tuple
 
 def _parts(a: list, b: list, r: dict, angles: dict, roots: dict) -> Any:
     """The formula of the module docstring, for variances one and without the mean of four signs."""
-    scale = []
-    for left, determinant in enumerate(three_determinants(r)):
-        widest = reduce(jnp.minimum, (x * x for pair, x in r.items() if left not in pair))
-        # A field that follows from two that are known to be 0 is 0 itself: the sign of what rounding left of it means
-        # nothing, and its correlations are 0.
-        alive = determinant > ROUNDING * (1 - widest)
-        scale.append(jnp.where(alive, 1 / jnp.sqrt(jnp.where(alive, determinant, 1.0)), 0.0))
+    determinants, noise = three_determinants(r), _noise_of_three(r)
+    noisy, alive = _noisy(r, determinants)
+    scale = [
+        jnp.where(ok, 1 / jnp.sqrt(jnp.where(ok, jnp.maximum(x, 0.0) + noisy * (s + 3 * noisy), 1.0)), 0.0)
+        for x, s, ok in zip(determinants, noise, alive, strict=True)
+    ]
     crossed = r[0, 2] * (r[1, 3] - r[0, 3] * r[0, 1]) + r[1, 2] * (r[0, 3] - r[1, 3] * r[0, 1])
     share = {
         (0, 1): crossed / jnp.sqrt(jnp.maximum(1 - r[0, 1] * r[0, 1], ROUNDING)),
@@ -205,10 +205,48 @@ def _parts(a: list, b: list, r: dict, angles: dict, roots: dict) -> Any:
     for (k, m), part in share.items():
         p, q = (s for s in range(4) if s not in (k, m))
         lines, bends = a[p] * a[q], b[p] * b[q]
-        between = arcsine(minor(r, k, m, p, q) * scale[p] * scale[q])
+        left = minor(r, k, m, p, q) + noisy * (_noise_of_two(r, k, m, p, q) + noisy * r[p, q])
+        between = arcsine(left * scale[p] * scale[q])
         total = total + b[k] * b[m] * part * (lines + 2 / np.pi * bends * between)
         signs = signs + 2 / np.pi * b[k] * b[m] * lines * angles[k, m]
     return r[2, 3] * signs + 2 / np.pi * total
+
+
+def _noisy(r: dict, determinants: list) -> tuple[Any, list]:
+    r"""How much noise the four fields are given, and in which three of them no field follows from the two others.
+
+    In a plane two fields are both zero where two others are, and the correlation of what is left of them depends on how
+    the plane is approached; the sum over all pairs does not. So all fields get independent noise of one small variance
+    there, as little as makes rounding harmless (1e-8, and next to nothing where no two fields are lost at once). A
+    single field that follows from the other two keeps no correlation with the one that does not: that needs no noise.
+    """
+    lost, r, determinants = 1.0, *jax.lax.stop_gradient((r, determinants))
+    for left, other in combinations(range(4), 2):  # of three: without one of these two, which are the fields p, q
+        k, m = (s for s in range(4) if s not in (left, other))
+        apart = 1 - r[k, m] * r[k, m]
+        known = apart > ROUNDING
+        spread = jnp.maximum(determinants[left], determinants[other]) / jnp.where(known, apart, 1.0)
+        lost = jnp.minimum(lost, jnp.where(known, spread, 1.0))
+    noisy = jnp.minimum(PLANE, ROUNDING / 10 / jnp.maximum(lost, TINY))
+    alive = []
+    for left, determinant in enumerate(determinants):
+        widest = reduce(jnp.minimum, (x * x for pair, x in r.items() if left not in pair))
+        alive.append((determinant > ROUNDING * (1 - widest)) | (noisy >= PLANE))
+    return noisy, alive
+
+
+def _noise_of_three(r: dict) -> list:
+    """What noise of variance one on each of three fields adds to `three_determinants`, to first order."""
+    return [sum(1 - x * x for pair, x in r.items() if left not in pair) for left in range(4)]
+
+
+def _noise_of_two(r: dict, k: int, m: int, p: int, q: int) -> Any:
+    """What it adds to `minor`: the covariance of p and q, once k and m are known with noise."""
+
+    def at(a: int, b: int) -> Any:
+        return r[(a, b) if a < b else (b, a)]
+
+    return 2 * at(p, q) - at(p, k) * at(k, q) - at(p, m) * at(m, q)
 
 
 def _four_signs(x: _Fields, c: jax.Array, p: int) -> jax.Array:
