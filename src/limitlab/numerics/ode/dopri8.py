@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["OK", "RAN_AWAY", "STALLED", "TOO_MANY", "March", "begun", "march", "march_many"]
+__all__ = ["OK", "RAN_AWAY", "SMALLEST", "STALLED", "TOO_MANY", "March", "begun", "march", "march_many"]
 
 OK, RAN_AWAY, TOO_MANY, STALLED = 0, 1, 2, 3
 SAFETY, SLOWEST, FASTEST = 0.9, 0.2, 10.0

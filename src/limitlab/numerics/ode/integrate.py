@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from limitlab.numerics.ode.dopri8 import OK, RAN_AWAY, STALLED, TOO_MANY, March, begun, march, march_many
+from limitlab.numerics.ode.dopri8 import OK, RAN_AWAY, SMALLEST, STALLED, TOO_MANY, March, begun, march, march_many
 from limitlab.numerics.ode.extrapolation import Followed, follow
 from limitlab.numerics.ode.rk4 import norm, plus, runge_kutta_step
 from limitlab.numerics.shapes import filled, places
@@ -33,6 +33,7 @@ __all__ = [
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
 IMPLICIT_STEPS = 20000
+STIFF_PIECE = 2**20  # numbers of matrices in a piece of implicit steps, which go on for a part of a second
 MOST_STEPS = 10_000_000
 FIRST_PIECE = 64  # explicit steps before the first pause; one, if the state has more than SMALL numbers
 SMALL = 500
@@ -97,8 +98,7 @@ def integrate(
             most = EXPLICIT_STEPS if solver == "auto" else MOST_STEPS
             values, final, reached, code, steps = _explicit(drift, state, t0, asked, args, tolerances, most, size)
         else:
-            out = _implicit(drift, state, t0, asked, args, *tolerances, IMPLICIT_STEPS, np.asarray(size))
-            values, reached, final, code, steps = jax.device_get(out)
+            values, final, reached, code, steps = _stiff(drift, state, t0, asked, args, tolerances, size)
         done = pending[times[pending] <= reached]
         for store, leaf in zip(stores, jax.tree.leaves(values), strict=True):
             store[done] = leaf[done]
@@ -230,8 +230,27 @@ def _march(drift, start, run: March, times, args, rtol, atol, bound, most, pause
     return march(lambda y: ravel_pytree(drift(shaped(y), args))[0], run, times, rtol, atol, bound, most, pause)
 
 
+def _stiff(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], size: float):
+    """Implicit steps in pieces of so many steps, whatever the machine: each begins with the mean step of the last."""
+    piece = int(np.clip(STIFF_PIECE // _numbers(start) ** 2, 8, 256))
+    now, final, total, h = t0, start, 0, np.minimum(FIRST_STEP, times[-1] - t0)
+    stores = [np.full((len(times), *np.shape(leaf)), np.nan) for leaf in jax.tree.leaves(start)]
+    while True:
+        asked = np.maximum(times, now)
+        out = _implicit(drift, final, now, h, asked, args, *tolerances, piece, np.asarray(size))
+        values, reached, final, code, steps = jax.device_get(out)
+        here = (times > now) & (times <= reached)
+        for store, leaf in zip(stores, jax.tree.leaves(values), strict=True):
+            store[here] = leaf[here]
+        total += int(steps)
+        if code != TOO_MANY or total >= IMPLICIT_STEPS:
+            return jax.tree.unflatten(jax.tree.structure(start), stores), final, float(reached), int(code), total
+        tick(float(reached / times[-1]))
+        now, h = reached, np.minimum(np.maximum((reached - now) / steps, SMALLEST), times[-1] - reached)
+
+
 @eqx.filter_jit
-def _implicit(drift, start, t0, times, args, rtol, atol, bound, max_steps, size):
+def _implicit(drift, start, t0, first_step, times, args, rtol, atol, bound, max_steps, size):
     flat, shaped = ravel_pytree(start)
 
     import diffrax  # a third of a second, and most problems are not stiff
@@ -248,7 +267,7 @@ def _implicit(drift, start, t0, times, args, rtol, atol, bound, max_steps, size)
         diffrax.Kvaerno5(),
         t0=t0,
         t1=times[-1],
-        dt0=jnp.minimum(FIRST_STEP, times[-1] - t0),
+        dt0=first_step,
         y0=flat,
         args=args,
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
