@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,7 @@ from limitlab.testing.common import Z, broken, check_part, check_pure, close, zs
 
 __all__ = ["check_channel", "check_loss", "check_prior"]
 
-COUNT = 20_000
+COUNT, FEW = 20_000, 64
 
 
 @double
@@ -28,47 +29,59 @@ def check_channel(channel: AbstractChannel, w: float = 0.4, V: float = 0.7) -> N
     """
     check_part(channel, AbstractChannel)
     z = w + np.sqrt(V) * np.random.default_rng(0).normal(size=COUNT)
-    y = check_pure(channel, "sample", lambda key: channel.sample(key, jnp.asarray(z)))
+    y = np.asarray(check_pure(channel, "sample", lambda key: channel.sample(key, jnp.asarray(z))))
     if y.shape != z.shape:
         broken(channel, f"sample gives labels of shape {y.shape} for outputs of shape {z.shape}.")
     if channel.labels == "binary" and not np.all(np.abs(y) == 1):
         broken(channel, "its labels are not all -1 or +1, as labels = 'binary' says.")
     if channel.even:
-        flipped = channel.sample(jax.random.key(0), jnp.asarray(-z))
-        if abs(float(jnp.mean(y) - jnp.mean(flipped))) > Z * float(jnp.std(y)) * np.sqrt(2 / COUNT) + 1e-12:
+        flipped = np.asarray(channel.sample(jax.random.key(0), jnp.asarray(-z)))
+        if abs(np.mean(y) - np.mean(flipped)) > Z * np.std(y) * np.sqrt(2 / COUNT) + 1e-12:
             broken(channel, "even = True, but labels see the sign of z.")
-    W, v = jnp.full(COUNT, w), jnp.asarray(V)
-    out = channel.output(y, W, v)
-    few = slice(0, 64)
-    log_z = lambda y, w: jnp.sum(channel.output(y[None], w[None], v).log_z)  # noqa: E731
-    slope = jax.vmap(jax.grad(log_z, argnums=1))(y[few], W[few])
-    bend = jax.vmap(jax.grad(jax.grad(log_z, argnums=1), argnums=1))(y[few], W[few])
-    if not close(out.g[few], slope, 1e-5, 1e-7):
-        broken(channel, f"output.g is not the derivative of log_z in w (off by {_gap(out.g[few], slope):.2g}).")
-    if not close(out.dg[few], bend, 1e-4, 1e-6):
-        broken(channel, f"output.dg is not the derivative of g in w (off by {_gap(out.dg[few], bend):.2g}).")
+    g, dg, slope, bend, label = map(np.asarray, _calculus(channel, jnp.asarray(y), jnp.asarray(w), jnp.asarray(V)))
+    few = slice(0, FEW)
+    if not close(g[few], slope, 1e-5, 1e-7):
+        broken(channel, f"output.g is not the derivative of log_z in w (off by {_gap(g[few], slope):.2g}).")
+    if not close(dg[few], bend, 1e-4, 1e-6):
+        broken(channel, f"output.dg is not the derivative of g in w (off by {_gap(dg[few], bend):.2g}).")
     for what, values, mean in (
-        ("the mean of g over labels", out.g, 0.0),
-        ("the mean of g^2 + dg over labels", jnp.square(out.g) + out.dg, 0.0),
-        ("the mean label", y, float(jnp.ravel(channel.mean_label(jnp.asarray(w), v))[0])),
+        ("the mean of g over labels", g, 0.0),
+        ("the mean of g^2 + dg over labels", g**2 + dg, 0.0),
+        ("the mean label", y, float(np.ravel(label)[0])),
     ):
         z_value = zscore(values, mean)
         if z_value > Z:
-            broken(channel, f"{what} is {float(jnp.mean(values)):.4g} in place of {mean:.4g} ({z_value:.0f} s.e.).")
+            broken(channel, f"{what} is {float(np.mean(values)):.4g} in place of {mean:.4g} ({z_value:.0f} s.e.).")
     _check_law(channel, V)
+
+
+@eqx.filter_jit
+def _calculus(channel: AbstractChannel, y: jax.Array, w: jax.Array, V: jax.Array) -> tuple[jax.Array, ...]:
+    """g, dg, the first and second derivative of log Z in w at some labels, and the mean label: one program."""
+
+    def log_z(y, w):
+        return jnp.sum(channel.output(y[None], w[None], V).log_z)
+
+    W = jnp.full(y.shape, w)
+    out, slope = channel.output(y, W, V), jax.grad(log_z, argnums=1)
+    pairs = y[:FEW], W[:FEW]
+    bend = jax.vmap(jax.grad(slope, argnums=1))(*pairs)
+    label = channel.mean_label(w, V)
+    return jnp.broadcast_to(out.g, y.shape), jnp.broadcast_to(out.dg, y.shape), jax.vmap(slope)(*pairs), bend, label
 
 
 def _check_law(channel: AbstractChannel, V: float, q: float = 0.6, slope: float = 0.8) -> None:
     """The nodes of `law` (or a refusal in words) and `label_mse`, against labels drawn through omega ~ N(0, q)."""
     rng = np.random.default_rng(1)
     w, noise = np.sqrt(q) * rng.normal(size=COUNT), np.sqrt(V) * rng.normal(size=COUNT)
+    fields, width, overlap = (jnp.asarray(x) for x in (w, V, q))
     y = np.asarray(channel.sample(jax.random.key(3), jnp.asarray(w + noise)))
-    wrong = np.square(y - np.asarray(channel.mean_label(jnp.asarray(w), jnp.asarray(V))))
-    said = float(channel.label_mse(jnp.asarray(q), jnp.asarray(V)))
+    wrong = np.square(y - np.asarray(eqx.filter_jit(channel.mean_label)(fields, width)))
+    said = float(eqx.filter_jit(channel.label_mse)(overlap, width))
     if zscore(wrong, said) > Z:
         broken(channel, f"label_mse is {said:.4g}, but over labels {float(np.mean(wrong)):.4g}.")
     try:
-        law = channel.law(jnp.asarray(q), jnp.asarray(slope), jnp.asarray(V), jnp.asarray(V))
+        law = eqx.filter_jit(channel.law)(overlap, jnp.asarray(slope), width, width)
     except InputError:  # a channel for runs only
         return
     nodes, fields, weight = (np.asarray(x) for x in law)
@@ -94,32 +107,41 @@ def check_prior(prior: AbstractPrior) -> None:
     derivatives of log Z_w in B; :math:`Z_w = E\, e^{Bw - Aw^2/2}` over samples.
     """
     check_part(prior, AbstractPrior)
-    w = check_pure(prior, "sample", lambda key: prior.sample(key, (COUNT,)))
+    w = np.asarray(check_pure(prior, "sample", lambda key: prior.sample(key, (COUNT,))))
     if w.shape != (COUNT,):
         broken(prior, f"sample(key, ({COUNT},)) has the shape {w.shape}.")
     rho = float(prior.second_moment)
     z_value = zscore(np.square(w), rho)
     if z_value > Z:
-        broken(prior, f"second_moment is {rho:.4g}, but that of its samples {float(jnp.mean(w**2)):.4g}.")
-    if float(jnp.max(jnp.abs(w))) > float(prior.reach):
+        broken(prior, f"second_moment is {rho:.4g}, but that of its samples {float(np.mean(w**2)):.4g}.")
+    if np.max(np.abs(w)) > float(prior.reach):
         broken(prior, f"a sample exceeds reach = {float(prior.reach):.4g}.")
-    A, B = jnp.asarray(1.3), jnp.linspace(-3.0, 3.0, 25)
-    post = prior.denoise(A, B)
-    log_z = lambda b: jnp.sum(prior.denoise(A, b[None]).log_z)  # noqa: E731
-    mean, variance = jax.vmap(jax.grad(log_z))(B), jax.vmap(jax.grad(jax.grad(log_z)))(B)
+    A, B = 1.3, np.linspace(-3.0, 3.0, 25)
+    post, mean, variance = jax.tree.map(np.asarray, _posterior(prior, jnp.asarray(A), jnp.asarray(B)))
     if not close(post.mean, mean, 1e-6, 1e-8):
         broken(prior, f"denoise.mean is not the derivative of log_z in B (off by {_gap(post.mean, mean):.2g}).")
-    if not close(jnp.broadcast_to(post.variance, B.shape), variance, 1e-5, 1e-7):
+    if not close(np.broadcast_to(post.variance, B.shape), variance, 1e-5, 1e-7):
         broken(prior, f"denoise.variance is not that of denoise.mean (off by {_gap(post.variance, variance):.2g}).")
-    for b in (-2.0, 0.0, 1.5):
-        said = float(jnp.exp(prior.denoise(A, jnp.asarray([b])).log_z[0]))
-        terms = jnp.exp(b * w - A * jnp.square(w) / 2)
+    for n in (4, 12, 18):
+        b, said = B[n], float(np.exp(np.broadcast_to(post.log_z, B.shape)[n]))
+        terms = np.exp(b * w - A * np.square(w) / 2)
         if zscore(terms, said) > Z:
-            broken(prior, f"Z_w(A, B) is {said:.4g} at B = {b:g}, but over samples {float(jnp.mean(terms)):.4g}.")
-    seen = A * w + jnp.sqrt(A) * jax.random.normal(jax.random.key(2), w.shape)
-    z_value = zscore(np.asarray(prior.denoise(A, seen).mean) - np.asarray(w), 0.0)
+            broken(prior, f"Z_w(A, B) is {said:.4g} at B = {b:g}, but over samples {float(np.mean(terms)):.4g}.")
+    seen = A * w + np.sqrt(A) * np.random.default_rng(2).normal(size=w.shape)
+    found = eqx.filter_jit(lambda prior, A, B: prior.denoise(A, B).mean)(prior, jnp.asarray(A), jnp.asarray(seen))
+    z_value = zscore(np.asarray(found) - w, 0.0)
     if z_value > Z:
         broken(prior, f"the posterior mean is biased over its own data ({z_value:.0f} s.e.).")
+
+
+@eqx.filter_jit
+def _posterior(prior: AbstractPrior, A: jax.Array, B: jax.Array):
+    """The posterior at each B, and the first and second derivative of its log Z."""
+
+    def log_z(b):
+        return jnp.sum(prior.denoise(A, b[None]).log_z)
+
+    return prior.denoise(A, B), jax.vmap(jax.grad(log_z))(B), jax.vmap(jax.grad(jax.grad(log_z)))(B)
 
 
 @double
