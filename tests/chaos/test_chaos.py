@@ -105,7 +105,7 @@ def rounds(kind, default=2):
     return pytest.mark.parametrize("seed", [*range(default), *slow], ids=lambda s: f"{kind}{s}")
 
 
-@rounds("main")
+@rounds("main", 1)
 def test_the_main_process_is_killed(tmp_path, undisturbed, seed):
     moment = np.random.default_rng(seed).integers(1, 180)
     process = start(tmp_path, "2")
@@ -120,7 +120,7 @@ def test_the_main_process_is_killed(tmp_path, undisturbed, seed):
     check(tmp_path, undisturbed)
 
 
-@rounds("worker")
+@rounds("worker", 1)
 def test_a_worker_is_killed_and_the_sweep_goes_on_by_itself(tmp_path, undisturbed, seed):
     rng = np.random.default_rng(100 + seed)
     process = start(tmp_path, "2")
