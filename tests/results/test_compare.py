@@ -758,7 +758,7 @@ def test_the_order_of_times_does_not_matter():
         (np.r_[AXIS[:-1], np.inf], r"the second result has inf"),
         (AXIS - 2, r"the second result has -2"),
         (np.array(list("abcdefghijk")), r"the second result has a"),
-        (np.arange(11).astype("datetime64[s]"), r"the second result has 1970"),
+        (np.arange(11).astype("datetime64[ns]"), r"the second result has 1970"),
     ],
 )
 def test_times_that_are_none_are_refused(times, words):

@@ -31,6 +31,10 @@ class Piecewise(AbstractActivation):
         at = jnp.asarray(np.asarray(self.knots)[:, 0])
         return jnp.asarray(self._slopes())[jnp.searchsorted(at, x)]
 
+    @property
+    def flat(self):
+        return not np.any(self._slopes())
+
     def pieces(self):
         x, y = np.asarray(self.knots).T
         return Pieces(np.asarray(y[0]), np.asarray(0.0), x, np.diff(self._slopes()))
