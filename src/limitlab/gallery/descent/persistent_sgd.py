@@ -167,5 +167,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=110,
+    seconds=118,
 )
