@@ -90,6 +90,9 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.problems.inputs import Gaussian as Gaussian
     from limitlab.problems.inputs import Hypercube as Hypercube
     from limitlab.problems.inputs import IsotropicMixture as IsotropicMixture
+    from limitlab.problems.inputs import MarchenkoPastur as MarchenkoPastur
+    from limitlab.problems.inputs import PowerLaw as PowerLaw
+    from limitlab.problems.inputs import Spectrum as Spectrum
     from limitlab.problems.losses import AbstractLoss as AbstractLoss
     from limitlab.problems.losses import AmplitudeLoss as AmplitudeLoss
     from limitlab.problems.losses import CustomLoss as CustomLoss

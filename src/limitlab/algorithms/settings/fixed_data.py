@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import equinox as eqx
 
 from limitlab.algorithms.base import AbstractFit
-from limitlab.algorithms.checks import check_normal, check_sphere
+from limitlab.algorithms.checks import check_flat, check_normal, check_normal_fields, check_sphere
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.errors import LimitUndefinedError
@@ -62,8 +62,9 @@ class _OneDirection(eqx.Module):
 
     @property
     def rho(self) -> float:
-        """E w^2 of the teacher."""
-        return float(self.teacher.prior.second_moment)
+        """The variance of the teacher's field: E w^2, unless inputs have a spectrum."""
+        moment, modes = self.teacher.prior.second_moment, self.inputs.modes
+        return float(moment if modes is None else modes.signal(moment) + modes.unexplained)
 
 
 class GLM(_OneDirection):
@@ -87,6 +88,7 @@ class GLM(_OneDirection):
 
     @classmethod
     def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
+        check_flat(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
@@ -110,7 +112,7 @@ class ConvexFit(_OneDirection):
             "Problem.algorithm=ERM(penalty=...)",
             "Other rules have other limits; see limits(problem).",
         )
-        check_normal(problem, asked)
+        check_normal_fields(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
