@@ -137,7 +137,7 @@ def test_gaussian_covariates_keep_the_moments_of_teacher_and_student():
     low = np.linalg.qr(np.random.default_rng(1).normal(size=(p, 20)))[0]
     rank = ll.Spectrum.from_covariances(np.eye(p), low @ low.T, low @ low.T, np.ones(p))
     assert np.sum(rank.eigenvalues > 0) == 20 and rank.unexplained > 0
-    with pytest.raises(ll.errors.InputError, match="fit together.*rho_perp < 0.*blocks of one covariance"):
+    with pytest.raises(ll.errors.InputError, match=r"fit together.*rho_perp < 0.*blocks of one covariance"):
         ll.Spectrum.from_covariances(Psi, Omega, 3 * Phi, theta)
     with pytest.raises(ll.errors.InputError, match="Omega must be symmetric"):
         ll.Spectrum.from_covariances(Psi, Omega + np.triu(np.ones((p, p)), 1), Phi, theta)

@@ -57,8 +57,9 @@ class ERM(AbstractFit):
         .. math:: w = \mathrm{argmin} \sum_{\mu \le n} \ell(y_\mu, w \cdot x_\mu) + \tfrac\lambda2 |w|^2,
                   \qquad x \sim N(0, I/d), \quad m = w\cdot w^*/d, \quad q = |w|^2/d
 
-        With a spectrum m and q are overlaps of fields, w C w*/d and w C w/d; ``squared_norm`` is \|w\|^2/d, and ``m_mode``
-        and ``q_mode`` are the overlaps per direction of each mode.
+        With a spectrum m and q are overlaps of fields, w C w*/d and w C w/d; ``squared_norm`` is \|w\|^2/d, and
+        ``m_mode`` and ``q_mode`` are the overlaps per direction of each mode.
+
         Errors on new samples are exact population values for the fitted weights: no test set is drawn. A fit that
         does not exist (separable labels without penalty, max margin on labels that are not separable) has NaN and the
         status "undefined"; the reason is in the attribute ``notes``.
@@ -113,9 +114,7 @@ def _measure(setting: ConvexFit, found: Fit, X, y, w_star) -> dict[str, Any]:
     m, q, rho = (float(x) / d for x in (w @ aim, w @ w, aim @ aim))
     rho += 0.0 if modes is None else float(modes.unexplained)
     numbers = (jnp.asarray(x, float) for x in (m, q, rho))
-    row: dict[str, Any] = {
-        name: float(x) for name, x in _errors(*traced((setting.channel, loss)), *numbers).items()
-    }
+    row: dict[str, Any] = {name: float(x) for name, x in _errors(*traced((setting.channel, loss)), *numbers).items()}
     train = 0.0 if loss.hard else float(np.mean(loss.value(jnp.asarray(y), jnp.asarray(X @ found.w))))
     row |= {"m": m, "q": q, "train_loss": train}
     if modes is not None:

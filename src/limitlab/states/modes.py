@@ -1,7 +1,7 @@
 """Overlaps mode by mode, of inputs whose covariance has a spectrum.
 
-With a spectrum ``m, q, M, Q, P`` are overlaps of fields, sum_k h_k c_k times those of mode k, and the squared norm of the
-weights is a number of its own.
+With a spectrum ``m, q, M, Q, P`` are overlaps of fields, sum_k h_k c_k times those of mode k, and the squared norm of
+the weights is a number of its own.
 """
 
 from typing import Any, ClassVar

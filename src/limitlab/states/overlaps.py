@@ -86,9 +86,15 @@ class Overlaps(eqx.Module):
     """What a committee's risk depends on: Q (p, p), M (p, k), P (k, k), second layer a (p,)."""
 
     variables: ClassVar[dict[str, Variable]] = {
-        "M": Variable((*RUN, "student", "particle", "teacher"), "student-teacher overlap w_i . w*_r / d (of fields: w_i C w*_r / d)"),
-        "Q": Variable((*RUN, "student", "student_2", "particle"), "student-student overlap w_i . w_j / d (of fields: w_i C w_j / d)"),
-        "P": Variable((*RUN, "teacher", "teacher_2"), "teacher-teacher overlap w*_r . w*_s / d (of fields: w*_r C w*_s / d)"),
+        "M": Variable(
+            (*RUN, "student", "particle", "teacher"),
+            "student-teacher overlap w_i C w*_r / d",
+        ),
+        "Q": Variable(
+            (*RUN, "student", "student_2", "particle"),
+            "student-student overlap w_i C w_j / d",
+        ),
+        "P": Variable((*RUN, "teacher", "teacher_2"), "teacher-teacher overlap w*_r C w*_s / d"),
         "a": Learner.variables["a"],
     }
 

@@ -47,8 +47,9 @@ class ERMAsymptotics(AbstractLimit):
 
     Square loss is in closed form; without penalty and with alpha < 1 it is the least-norm interpolator.
 
-    With a spectrum of the inputs (``Gaussian(spectrum=...)``) the second line is a sum over modes, m and q are overlaps of
-    fields, and ``squared_norm``, ``m_mode`` and ``q_mode`` are reported as well; see `limitlab.macro.erm.spectral`.
+    With a spectrum of the inputs (``Gaussian(spectrum=...)``) the second line is a sum over modes, m and q are
+    overlaps of fields, and ``squared_norm``, ``m_mode`` and ``q_mode`` are reported as well; see
+    `limitlab.macro.erm.spectral`.
     """
 
     axis: ClassVar[str] = ""
@@ -117,7 +118,9 @@ def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
     separable = functools.cache(lambda: rank * separability_ratio(channel, linear, rho - linear if law else 0.0))
     words = [_missing(setting, a, l, separable, rank) for a, l in zip(alpha.tolist(), penalty.tolist(), strict=True)]
     if loss.quadratic:
-        lanes = ridge_lanes(channel, alpha, penalty, rho) if law is None else spectral_lanes(setting, law, alpha, penalty)
+        lanes = (
+            ridge_lanes(channel, alpha, penalty, rho) if law is None else spectral_lanes(setting, law, alpha, penalty)
+        )
         values, bad = lanes
         for k in np.nonzero(bad)[0]:
             words[k] = f"least squares without penalty diverges at sample_ratio = {rank:g}. Use a penalty > 0."
@@ -130,7 +133,7 @@ def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
     a = np.resize(np.where(lanes, alpha, 0.5), size)
     l = np.resize(np.where(lanes, penalty, 1.0), size)
     unit = 1.0 if law is None else float(law.h @ law.c) / rank  # in these units of penalty eigenvalues are about 1
-    scaled = None if law is None else law._replace(c=law.c / unit)
+    scaled = None if law is None else law._replace(c=law.c / unit).padded()
     found = solve_lanes(traced(channel), traced(loss), a, l / unit, np.full(size, float(rho)), scaled)
     found = jax.tree.map(lambda x: np.asarray(x)[: len(alpha)], found)
     values = {name: getattr(found, name) for name in NAMES} | found.errors
@@ -162,8 +165,8 @@ def _missing(setting: ConvexFit, alpha: float, penalty: float, separable: Callab
     if loss.of == "residual":
         if alpha <= rank:
             return (
-                f"without penalty and with sample_ratio = {alpha:g} <= {rank:g} infinitely many weights fit all labels. Use a "
-                "penalty > 0, or SquareLoss() for the least-norm one."
+                f"without penalty and with sample_ratio = {alpha:g} <= {rank:g} infinitely many weights fit all labels."
+                " Use a penalty > 0, or SquareLoss() for the least-norm one."
             )
         modes = setting.inputs.modes
         if channel.noiseless_rate == 1.0 and not channel.even and (modes is None or float(modes.unexplained) == 0):

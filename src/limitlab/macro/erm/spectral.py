@@ -21,12 +21,20 @@ from limitlab.algorithms.settings.fixed_data import ConvexFit
 __all__ = ["Law", "law_of", "weights_by_mode"]
 
 
+FEWEST = 8  # modes of a compiled program
+
+
 class Law(NamedTuple):
     """Positive eigenvalues c, their shares h, and the signal h c t^2 on them."""
 
     c: Any
     h: Any
     signal: Any
+
+    def padded(self) -> "Law":
+        """With modes of no share, so that spectra of many sizes share a few compiled programs."""
+        more = max(FEWEST, 1 << (len(self.c) - 1).bit_length()) - len(self.c)
+        return Law(np.pad(self.c, (0, more), mode="edge"), *(np.pad(x, (0, more)) for x in (self.h, self.signal)))
 
     def order(self, m_hat, q_hat, V_hat, penalty, rho):
         """m, sigma with sigma^2 = q - m^2/rho, and V. Nothing cancels: what remains of q is a variance over modes."""

@@ -25,8 +25,8 @@ class Gaussian(AbstractInputs):
             return
         if not isinstance(self.spectrum, AbstractSpectrum):
             raise InputError(
-                f"Gaussian.spectrum must be a spectrum such as Spectrum([0.5, 1.5]); got {self.spectrum!r}. Leave it out "
-                "for x ~ N(0, I/d)."
+                f"Gaussian.spectrum must be a spectrum such as Spectrum([0.5, 1.5]); got {self.spectrum!r}. Leave it "
+                "out for x ~ N(0, I/d)."
             )
         self.spectrum.check_finite()
 

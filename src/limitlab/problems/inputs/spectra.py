@@ -125,8 +125,8 @@ class Spectrum(AbstractSpectrum):
         ):
             if matrix.shape != shape or not matrix.size:
                 raise InputError(
-                    f"Spectrum.from_covariances.{name} must have shape {shape}, for k = {k} features of the teacher and "
-                    f"p = {p} of the student; got {matrix.shape}."
+                    f"Spectrum.from_covariances.{name} must have shape {shape}, for k = {k} features of the teacher "
+                    f"and p = {p} of the student; got {matrix.shape}."
                 )
             if not np.all(np.isfinite(matrix)):
                 raise InputError(f"Spectrum.from_covariances.{name} must be finite. Remove NaN and infinite entries.")
@@ -209,8 +209,8 @@ class PowerLaw(AbstractSpectrum):
     def check_finite(self):
         if self.modes is None:
             raise InputError(
-                "Gaussian.spectrum must have finitely many modes; got PowerLaw(modes=None), which is for learning_curve "
-                "and scaling_law. Write PowerLaw(..., modes=400), say."
+                "Gaussian.spectrum must have finitely many modes; got PowerLaw(modes=None), which is for "
+                "learning_curve and scaling_law. Write PowerLaw(..., modes=400), say."
             )
 
     @property
