@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.numerics.least_squares_sgd import LeastSquaresSGD
+from limitlab.numerics.spectra.least_squares_sgd import LeastSquaresSGD
 
 TWO = ll.Spectrum([0.25, 1.75])
 TIMES = [0.0, 5.0, 20.0]
@@ -93,18 +93,17 @@ def test_least_squares_is_exact_at_any_number_of_steps():
         whole.mse(whole.squares([1.0, 2.0, 2.0, 2.0], [0, 7, 900])),
         rtol=1e-12,
     )
-    drop = 1 - s + 0.25 * np.outer(s, s)  # the limit drops 2 eta^2 s^2 D: the control
-    D = start
+    D = start  # the limit drops 2 eta^2 s^2 D: the control
     for _ in range(20):
         D = np.diag(1 - s) @ D + 0.25 * (np.outer(s, s) @ D + 0.1 * s)
-    assert drop.shape == (4, 4) and abs(s @ D + 0.1 - 0.24382535) > 0.02
+    assert abs(s @ D + 0.1 - 0.24382535) > 0.02
 
 
 def test_exact_means_at_small_d_agree_with_runs():
     problem = line(
-        ll.Spectrum([0.4, 4.0], [0.8, 0.2], unexplained=0.1), ll.SquareLoss(), ll.GaussianNoise(0.1), 0.6, batch_size=2
+        ll.Spectrum([0.4, 4.0], [0.8, 0.2], unexplained=0.1), ll.SquareLoss(), ll.GaussianNoise(0.1), 1.0, batch_size=2
     )
-    times = [0.0, 0.6, 3.0]
+    times = [0.0, 0.5, 3.0]
     exact, limit = ode(problem, times, d=10), ode(problem, times)
     sim = ll.simulate(problem, d=10, times=times, replicas=600, seed=3)
     for name in ("M", "Q"):
@@ -112,7 +111,7 @@ def test_exact_means_at_small_d_agree_with_runs():
         z = (x.mean(1) - exact[name].values.squeeze())[1:] / (x.std(1, ddof=1) / np.sqrt(600))[1:]
         assert np.max(np.abs(z)) < 4, (name, z)
     x = sim.Q.squeeze().values  # the limit is off at this d: the control
-    assert abs(x.mean(1) - limit.Q.values.squeeze())[2] > 4 * x[2].std() / np.sqrt(600)
+    assert np.max(abs(x.mean(1) - limit.Q.values.squeeze())[1:] / (x.std(1)[1:] / np.sqrt(600))) > 5
     large = ode(problem, times, d=100_000)
     np.testing.assert_allclose(large.risk, limit.risk, rtol=1e-3)
     fast = ode(dataclasses.replace(problem, algorithm=ll.OnlineSGD(30.0)), [0.0, 1000.0, 100_000.0], d=10)

@@ -66,7 +66,7 @@ class ERMAsymptotics(AbstractLimit):
         if status[0] == "undefined":
             raise LimitUndefinedError(f"ERMAsymptotics: {words[0]}")
         if status[0] != "ok":
-            last = {name: float(value[0]) for name, value in values.items()}
+            last = {name: float(value[0]) for name, value in values.items() if value.ndim == 1}
             raise ConvergenceError(f"ERMAsymptotics: {words[0]}", last)
         numbers = {name: (("mode",)[: value.ndim - 1], value[0]) for name, value in values.items()}
         return self._dataset(setting.problem, numbers, ((), "ok"), {}, words)

@@ -13,7 +13,7 @@ loss: with g the pull on its output omega and z* the teacher's field,
     \dot m_k = c_k (A_1 m_k + A_2 t_k^2), \qquad
     \dot q_k = c_k (2 A_1 q_k + 2 A_2 m_k + \tfrac\gamma B E g^2)
 
-Of its least squares the means are known exactly at every d (`limitlab.numerics.least_squares_sgd`).
+Of its least squares the means are known exactly at every d (`limitlab.numerics.spectra.least_squares_sgd`).
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,9 +27,9 @@ from limitlab.algorithms.settings.spectral import LinearOnePass, SpectralCommitt
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import limit_start, quadrature_error, warn_of_error
 from limitlab.numerics.checks import whole_steps
-from limitlab.numerics.least_squares_sgd import LeastSquaresSGD
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import Integration, integrate
+from limitlab.numerics.spectra.least_squares_sgd import LeastSquaresSGD
 from limitlab.numerics.trees import as_arrays, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import GaussianNoise
@@ -180,12 +180,13 @@ def _drift(state: tuple, args: Any) -> tuple:
     rho = jnp.sum(hc * t2) + hidden
     p = Predictor.of(jnp.sum(hc * m), jnp.sum(hc * q), rho)
     y, w, f0, weight = channel.fields(loss, p, jnp.asarray(1e-300))
-    g = -loss.gradient(y, w)[0]
-    # z* given omega and y has the mean slope omega + V0 f0.
-    on_w, on_f0, square = (jnp.sum(weight * x) for x in (g * w, g * f0, jnp.square(g)))
-    # Conditioned on omega the teacher's field has variance V0: then A2 = E g f0, and A1 is what omega explains.
-    A2 = on_f0
-    A1 = on_w / p.q - p.slope * A2
+    first, second = loss.gradient(y, w)
+    # z* given omega and y has the mean slope omega + V0 f0, so that A2 = E g f0; by parts A1 = E dg/domega.
+    A2, square = -jnp.sum(weight * first * f0), jnp.sum(weight * jnp.square(first))
+    if loss.of == "residual":  # nodes may tell the residual only
+        A1 = -jnp.sum(weight * second)
+    else:  # without the second derivative, which kinks do not have
+        A1 = -jnp.sum(weight * first * w) / p.q - p.slope * A2
     return c * (A1 * m + A2 * t2), c * (2 * A1 * q + 2 * A2 * m + gamma * square)
 
 
