@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.linear.penalty import separability_threshold as separability_threshold
     from limitlab.analysis.linear.thresholds import thresholds as thresholds
     from limitlab.analysis.mixtures.wasserstein import wasserstein as wasserstein
+    from limitlab.analysis.scaling import scaling_law as scaling_law
     from limitlab.analysis.sparse.staircase import staircase as staircase
     from limitlab.analysis.success import success_rate as success_rate
     from limitlab.analysis.uniqueness import uniqueness as uniqueness
@@ -105,6 +106,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.problems.losses import SquaredHingeLoss as SquaredHingeLoss
     from limitlab.problems.losses import SquareLoss as SquareLoss
     from limitlab.problems.networks import Committee as Committee
+    from limitlab.problems.networks import RandomFeatures as RandomFeatures
     from limitlab.problems.networks import SingleIndex as SingleIndex
     from limitlab.problems.priors import AbstractPrior as AbstractPrior
     from limitlab.problems.priors import GaussBernoulliPrior as GaussBernoulliPrior

@@ -9,6 +9,7 @@ import numpy as np
 
 from limitlab.algorithms.base import AbstractFit
 from limitlab.algorithms.data import DRAW, draw_set, replica_key, sample_count
+from limitlab.algorithms.random_features import TESTS, Drawn, warn_beyond_equivalence
 from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.convex.fit import Fit
@@ -43,10 +44,11 @@ class ERM(AbstractFit):
         return ConvexFit.of(problem, asked)
 
     def memory(self, setting: ConvexFit, asked: Request) -> Memory:
-        d = asked.d
-        n = sample_count("simulate", setting.ratio, d)
+        d, features = asked.d, setting.features
+        n, p = sample_count("simulate", setting.ratio, d), d if features is None else features.width(d)
+        more = 0 if features is None else p * d + TESTS * (d + 2 * p) + n * d
         return Memory(  # replicas are fitted one after the other
-            8 * (COPIES * n * d + 3 * min(n, d) ** 2 + 40 * asked.replicas),
+            8 * (COPIES * n * p + 3 * min(n, p) ** 2 + 40 * asked.replicas + more),
             f"It fits n = {n} samples in d = {d} dimensions, {asked.replicas} times. Use a smaller d or sample_ratio, "
             "or fewer replicas.",
         )
@@ -58,7 +60,8 @@ class ERM(AbstractFit):
                   \qquad x \sim N(0, I/d), \quad m = w\cdot w^*/d, \quad q = |w|^2/d
 
         With a spectrum m and q are overlaps of fields, w C w*/d and w C w/d; ``squared_norm`` is \|w\|^2/d, and
-        ``m_mode`` and ``q_mode`` are the overlaps per direction of each mode.
+        ``m_mode`` and ``q_mode`` are the overlaps per direction of each mode. With `RandomFeatures` m = E[z* f] and
+        q = E[f^2] are measured on new samples, as errors are, and ``squared_norm`` is that of the read-out.
 
         Errors on new samples are exact population values for the fitted weights: no test set is drawn. A fit that
         does not exist (separable labels without penalty, max margin on labels that are not separable) has NaN and the
@@ -68,11 +71,15 @@ class ERM(AbstractFit):
         n = sample_count("simulate with ERM", setting.ratio, d)
         setting.inputs.check(d)
         rows, fits = [], []
+        if setting.features is not None:
+            warn_beyond_equivalence(setting.features, n, d)
         for replica in range(asked.replicas):
             X, y, w_star = draw_data(setting, d, asked.seed, replica)
+            drawn = None if setting.features is None else Drawn(setting, w_star, asked.seed, replica)
+            X = X if drawn is None else drawn.features(X)
             found = loss.minimise(X, y, setting.penalty)
             fits.append(found)
-            rows.append(_measure(setting, found, X, y, w_star))
+            rows.append(_measure(setting, found, X, y, w_star) if drawn is None else drawn.measure(found, X, y))
             if asked.progress is not None:
                 asked.progress(replica + 1, asked.replicas, f"ERM, d = {d}")
         values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -92,6 +99,7 @@ class ERM(AbstractFit):
                 "seed": asked.seed,
                 "bytes_needed": self.memory(setting, asked).bytes,
                 "optimality_error": worst,
+                "risk_from": None if setting.features is None else f"{TESTS} new samples",
                 "notes": "; ".join(told) or None,
             },
         )

@@ -207,7 +207,15 @@ class Response(NamedTuple):
 
 
 class AbstractStudent(Part):
-    """A network that learns: parameters in any tree of arrays, and the output f(x) that they give."""
+    """A network that learns: parameters in any tree of arrays, and the output f(x) that they give.
+
+    Class attributes
+    ----------------
+    frozen
+        Only a linear read-out of features is fitted, the rest is drawn once: see `RandomFeatures`.
+    """
+
+    frozen: ClassVar[bool] = False
 
     @property
     def units(self) -> int:

@@ -103,7 +103,7 @@ def optimal_penalty(problem: Problem, progress: Watch = None) -> OptimalPenalty:
     if setting.loss.hard:
         raise InputError("optimal_penalty: MaxMargin() has no penalty. Use HingeLoss() or LogisticLoss().")
     ratio = setting.ratio
-    modes = setting.inputs.modes
+    modes = setting.modes
     unit = 1.0 if modes is None else float(np.max(modes.c))  # eigenvalues and penalties have one scale
     low, high = 1e-8 * unit / (1 + ratio) ** 2, 1e6 * unit * (1 + ratio)
     grid = np.linspace(np.log(low), np.log(high), LANES)
@@ -162,7 +162,7 @@ def _ridge(setting: ConvexFit, grid: np.ndarray, error: np.ndarray) -> OptimalPe
 
     With a spectrum it is noise over the second moment of the teacher's weights, if that is the same on all modes.
     """
-    rho, modes = setting.rho, setting.inputs.modes
+    rho, modes = setting.rho, setting.modes
     c1, _, rest = (float(x) for x in setting.channel.label_moments(rho))
     if modes is not None:
         rho, rest = float(setting.prior.second_moment), rest + c1**2 * float(modes.unexplained)

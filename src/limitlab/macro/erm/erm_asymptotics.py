@@ -58,7 +58,17 @@ class ERMAsymptotics(AbstractLimit):
     variables: ClassVar[dict[str, Variable]] = assembled(Belief, ByMode, Run)
 
     def setting(self, problem: Problem, asked: Asked) -> ConvexFit:
-        return ConvexFit.of(problem, asked)
+        setting = ConvexFit.of(problem, asked)
+        features = setting.features
+        if features is not None and features.kappas().mean != 0:
+            mean = float(setting.channel.mean_label(np.zeros(()), np.asarray(setting.rho)))
+            if abs(mean) > 1e-9:
+                asked.refuse(
+                    "labels of mean 0 beside features whose mean is not 0",
+                    f"labels of mean {mean:.3g} through {setting.channel}, which such features learn as a constant",
+                    'Use an odd activation such as "tanh", or labels such as those of Sign() and GaussianNoise().',
+                )
+        return setting
 
     def solve(self, setting: ConvexFit, times: Any = None) -> "xr.Dataset":
         """The fixed point; there is no time. Raises if the minimiser does not exist or was not found."""
@@ -69,7 +79,7 @@ class ERMAsymptotics(AbstractLimit):
             last = {name: float(value[0]) for name, value in values.items() if value.ndim == 1}
             raise ConvergenceError(f"ERMAsymptotics: {words[0]}", last)
         numbers = {name: (("mode",)[: value.ndim - 1], value[0]) for name, value in values.items()}
-        return self._dataset(setting.problem, numbers, ((), "ok"), {}, words)
+        return self._dataset(setting.problem, numbers, ((), "ok"), {}, [*words, *_equivalence(setting)])
 
     def curve(self, problem: Problem, alphas: Any, penalties: Any = None) -> "xr.Dataset":
         """The fixed points at many sample ratios (and penalties) in one compiled call.
@@ -93,7 +103,8 @@ class ERMAsymptotics(AbstractLimit):
             name: ((*dims, "mode")[: len(dims) + value.ndim - 1], value.reshape(*shape, *value.shape[1:]))
             for name, value in values.items()
         }
-        return self._dataset(problem, variables, (dims, np.asarray(status).reshape(shape)), grids, words)
+        told = [*words, *_equivalence(setting)]
+        return self._dataset(problem, variables, (dims, np.asarray(status).reshape(shape)), grids, told)
 
     def _dataset(self, problem, variables, status, coords, words) -> "xr.Dataset":
         told, modes = sorted({w for w in words if w}), problem.inputs.modes
@@ -107,37 +118,49 @@ class ERMAsymptotics(AbstractLimit):
         )
 
 
+def _equivalence(setting: ConvexFit) -> list[str]:
+    """What a reader of a result on random features must know."""
+    if setting.features is None:
+        return []
+    words = "random features by Gaussian equivalence: for n and p far below d^2"
+    if setting.channel.labels != "binary" and abs(float(setting.channel.label_moments(setting.rho)[0]) - 1) > 1e-9:
+        words += "; of labels that are not linear in z the linear part alone is learned"
+    return [words]
+
+
 def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
     """Values by name, status and words, for pairs of sample ratio and penalty (the setting's own are not used)."""
     channel, loss, rho, law = setting.channel, setting.loss, setting.rho, law_of(setting)
     linear, rank = (rho, 1.0) if law is None else (float(law.signal.sum()), float(law.h.sum()))
-    if law is not None and not linear > 0:
-        words = ["inputs show nothing of the teacher: its components t^2 are 0 wherever eigenvalues are not."]
-        return {"m": np.full(len(alpha), np.nan)}, ["undefined"] * len(alpha), words * len(alpha)
+    rank *= setting.width
     # The threshold is asked for only where it matters.
     separable = functools.cache(lambda: rank * separability_ratio(channel, linear, rho - linear if law else 0.0))
     words = [_missing(setting, a, l, separable, rank) for a, l in zip(alpha.tolist(), penalty.tolist(), strict=True)]
     if loss.quadratic:
         lanes = (
-            ridge_lanes(channel, alpha, penalty, rho) if law is None else spectral_lanes(setting, law, alpha, penalty)
+            ridge_lanes(channel, alpha, penalty, rho)
+            if law is None
+            else spectral_lanes(setting, law, alpha / setting.width, penalty)
         )
         values, bad = lanes
         for k in np.nonzero(bad)[0]:
             words[k] = f"least squares without penalty diverges at sample_ratio = {rank:g}. Use a penalty > 0."
-        return values, ["diverged" if b else "ok" for b in bad], words
+        return _of_features(setting, values), ["diverged" if b else "ok" for b in bad], words
     lanes = np.array([not w for w in words])
     if not lanes.any():
         return {"m": np.full(len(alpha), np.nan)}, ["undefined"] * len(alpha), words
     # Lanes without a solution get a harmless penalty; the number of lanes is rounded up so that few are compiled.
     size = 1 << (len(alpha) - 1).bit_length()
-    a = np.resize(np.where(lanes, alpha, 0.5), size)
+    a = np.resize(np.where(lanes, alpha / setting.width, 0.5), size)
     l = np.resize(np.where(lanes, penalty, 1.0), size)
-    unit = 1.0 if law is None else float(law.h @ law.c) / rank  # in these units of penalty eigenvalues are about 1
+    unit = (
+        1.0 if law is None else float(law.h @ law.c) / float(law.h.sum())
+    )  # in these units of penalty eigenvalues are about 1
     scaled = None if law is None else law._replace(c=law.c / unit).padded()
     found = solve_lanes(traced(channel), traced(loss), a, l / unit, np.full(size, float(rho)), scaled)
     found = jax.tree.map(lambda x: np.asarray(x)[: len(alpha)], found)
     values = {name: getattr(found, name) for name in NAMES} | found.errors
-    modes = setting.inputs.modes
+    modes = setting.modes
     if modes is not None:
         c, pull = np.asarray(modes.c, float), (1.0 if loss.hard else penalty)
         D = np.reshape(pull, (-1, 1)) + found.V_hat[:, None] * c
@@ -154,7 +177,12 @@ def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
     sound = lanes & ~failed
     values = {name: np.where(sound.reshape(-1, *(1,) * (x.ndim - 1)), x, np.nan) for name, x in values.items()}
     status = ["not_converged" if f else "ok" if s else "undefined" for s, f in zip(lanes, failed, strict=True)]
-    return values, status, words
+    return _of_features(setting, values), status, words
+
+
+def _of_features(setting: ConvexFit, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Without the distance from the teacher's weights, if what is fitted is a read-out of features."""
+    return values if setting.features is None else {name: x for name, x in values.items() if name != "mse"}
 
 
 def _missing(setting: ConvexFit, alpha: float, penalty: float, separable: Callable[[], float], rank: float) -> str:
@@ -168,7 +196,7 @@ def _missing(setting: ConvexFit, alpha: float, penalty: float, separable: Callab
                 f"without penalty and with sample_ratio = {alpha:g} <= {rank:g} infinitely many weights fit all labels."
                 " Use a penalty > 0, or SquareLoss() for the least-norm one."
             )
-        modes = setting.inputs.modes
+        modes = setting.modes
         if channel.noiseless_rate == 1.0 and not channel.even and (modes is None or float(modes.unexplained) == 0):
             return "without noise or penalty the teacher itself is the minimiser (m = q = rho). Use a penalty > 0."
         return ""

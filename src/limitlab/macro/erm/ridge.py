@@ -68,7 +68,7 @@ def spectral_lanes(setting: ConvexFit, law: Law, alpha: np.ndarray, penalty: np.
     V_hat = V_hat[:, 0]
     with np.errstate(divide="ignore"):
         V = np.where(V_hat > 0, df1[:, 0] / np.where(V_hat > 0, V_hat, 1.0), np.inf)
-    modes = setting.inputs.modes
+    modes = setting.modes
     assert modes is not None
     c = np.asarray(modes.c, float)
     gain = c1 * c / (c + np.where(kappa > 0, kappa, 1e-300))

@@ -46,13 +46,13 @@ class Law(NamedTuple):
     def spread(self, y, rho) -> tuple[Any, Any]:
         """sum p y, and sum p y^2 - (sum p y)^2/rho, for p = h c t^2 whose sum is at most rho."""
         whole = self.signal.sum()
-        mean = (self.signal * y).sum() / whole
+        mean = (self.signal * y).sum() / (whole + (whole == 0))
         return mean * whole, (self.signal * (y - mean) ** 2).sum() + mean**2 * whole * (1 - whole / rho)
 
 
 def law_of(setting: ConvexFit) -> Law | None:
     """The law of a setting's modes; None if all eigenvalues are 1."""
-    modes = setting.inputs.modes
+    modes = setting.modes
     if modes is None:
         return None
     c, h, t2 = (np.asarray(x, float) for x in (modes.c, modes.h, modes.squares(setting.prior.second_moment)))
@@ -61,9 +61,14 @@ def law_of(setting: ConvexFit) -> Law | None:
 
 
 def weights_by_mode(setting: ConvexFit, gain: np.ndarray, scatter: np.ndarray) -> dict[str, np.ndarray]:
-    """What is seen of weights with E w = gain t and Var w = scatter, both (lane, mode): names of the schema."""
-    modes = setting.inputs.modes
+    """What is seen of weights with E w = gain t and Var w = scatter, both (lane, mode): names of the schema.
+
+    Of a read-out of features, whose weights no teacher has, the norm alone.
+    """
+    modes = setting.modes
     assert modes is not None
     h, t2 = (np.asarray(x, float) for x in (modes.h, modes.squares(setting.prior.second_moment)))
     m, q = gain * t2, gain**2 * t2 + scatter
+    if setting.features is not None:
+        return {"squared_norm": q @ h}
     return {"m_mode": m, "q_mode": q, "squared_norm": q @ h, "mse": (q - 2 * m + t2) @ h}

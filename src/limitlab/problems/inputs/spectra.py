@@ -11,8 +11,10 @@ import numpy as np
 from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_array, check_integer, check_number, check_psd
+from limitlab.numerics.spectra.power_law import PowerModes, power_modes
 from limitlab.numerics.trees import plain
 from limitlab.problems.inputs.modes import Modes
+from limitlab.problems.inputs.ridge_curve import RidgeCurve, ridge_curve
 from limitlab.problems.part import Part
 
 __all__ = ["AbstractSpectrum", "MarchenkoPastur", "PowerLaw", "Spectrum"]
@@ -212,6 +214,36 @@ class PowerLaw(AbstractSpectrum):
                 "Gaussian.spectrum must have finitely many modes; got PowerLaw(modes=None), which is for "
                 "learning_curve and scaling_law. Write PowerLaw(..., modes=400), say."
             )
+
+    def raw(self) -> PowerModes:
+        """The modes in raw units, finitely or infinitely many."""
+        a, b = float(self.decay), float(self.target_decay)
+        if self.modes is None and min(a, b) <= 1:
+            raise InputError(
+                f"PowerLaw with infinitely many modes needs decay > 1 and target_decay > 1, so that x and the target have "
+                f"a finite variance; got {a:g} and {b:g}. Use larger ones, or give modes."
+            )
+        return power_modes(a, b, self.modes)
+
+    def learning_curve(
+        self,
+        loss: Any = None,
+        penalty: Any = None,
+        *,
+        samples: Any,
+        noise: float = 0.0,
+        theory: str | None = None,
+        fits: int = 0,
+        seed: int = 0,
+    ) -> RidgeCurve:
+        """What `limitlab.learning_curve` asks: ridge regression with these modes in raw units, in theory.
+
+        ``penalty`` is a number >= 0 (0: the interpolator of least norm) or "best", for every number of samples the one
+        of least error; left out, "best". Nothing is drawn: ``theory``, ``fits`` and ``seed`` are not used.
+        """
+        if loss is not None and not getattr(loss, "quadratic", False):
+            raise InputError(f"learning_curve of a PowerLaw is known for SquareLoss(); got {loss!r}. Leave loss out.")
+        return ridge_curve(float(self.decay), float(self.target_decay), self.raw(), samples, penalty, noise)
 
     @property
     def atoms(self):
