@@ -18,7 +18,7 @@ from limitlab.numerics.trees import traced
 from limitlab.problems.inputs import Modes
 from limitlab.problems.population import errors
 from limitlab.problems.predictor import Predictor
-from limitlab.states.modes import mode_coordinates
+from limitlab.states.overlaps import mode_coordinates
 from limitlab.states.request import Request, Seen
 
 __all__ = ["ERM", "draw_data"]
@@ -71,11 +71,12 @@ class ERM(AbstractFit):
         n = sample_count("simulate with ERM", setting.ratio, d)
         setting.inputs.check(d)
         rows, fits = [], []
-        if setting.features is not None:
-            warn_beyond_equivalence(setting.features, n, d)
+        features = setting.features
+        if features is not None:
+            warn_beyond_equivalence(features, n, d)
         for replica in range(asked.replicas):
             X, y, w_star = draw_data(setting, d, asked.seed, replica)
-            drawn = None if setting.features is None else Drawn(setting, w_star, asked.seed, replica)
+            drawn = None if features is None else Drawn(setting, features, w_star, asked.seed, replica)
             X = X if drawn is None else drawn.features(X)
             found = loss.minimise(X, y, setting.penalty)
             fits.append(found)

@@ -26,8 +26,8 @@ def warn_beyond_equivalence(student: RandomFeatures, n: int, d: int) -> None:
     if max(n, p) > FAR * d**2:
         warnings.warn(
             f"RandomFeatures: n = {n} and p = {p} are not small beside d^2 = {d**2}. Parts of the labels and of the "
-            "activation beyond the linear one are learned then, and ERMAsymptotics does not know of it. Use a larger d at "
-            "the same sample_ratio and width_ratio to see the limit.",
+            "activation beyond the linear one are learned then, and ERMAsymptotics does not know of it. Use a larger d "
+            "at the same sample_ratio and width_ratio to see the limit.",
             AccuracyWarning,
             stacklevel=4,
         )
@@ -36,9 +36,8 @@ def warn_beyond_equivalence(student: RandomFeatures, n: int, d: int) -> None:
 class Drawn:
     """The features of one replica."""
 
-    def __init__(self, setting: ConvexFit, w_star: np.ndarray, seed: int, replica: int):
-        assert setting.features is not None
-        self._setting, self._w_star, self._student = setting, jnp.asarray(w_star), setting.features
+    def __init__(self, setting: ConvexFit, student: RandomFeatures, w_star: np.ndarray, seed: int, replica: int):
+        self._setting, self._w_star, self._student = setting, jnp.asarray(w_star), student
         self._key = jax.random.fold_in(replica_key(seed, replica), RUN)
         self._F = self._student.directions_of(jax.random.fold_in(self._key, FEATURES), len(w_star))
 

@@ -100,7 +100,7 @@ def scaling_law(
     noise: float = 0.0,
     progress: Watch = None,
 ) -> ScalingLaw:
-    """The error of one-pass SGD of least squares from w = 0, exact at every number of steps, against samples and compute.
+    """The error of one-pass SGD of least squares from w = 0, exact at every step, against samples and compute.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def scaling_law(
     steps
         Numbers of steps, increasing. They cost nothing: ten millions are as quick as ten.
     modes
-        How many modes the learner keeps: a number, or a list, one row each. What it does not keep of the target is noise
-        to it. None: all of them.
+        How many modes the learner keeps: a number, or a list, one row each. What it does not keep of the target is
+        noise to it. None: all of them.
     batch_size, noise
         Samples in a step; variance of the label noise.
     """

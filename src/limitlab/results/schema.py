@@ -19,8 +19,7 @@ from limitlab.states.committee import CommitteeView
 from limitlab.states.direction import Belief, TwoTimes
 from limitlab.states.fourier import FourierView
 from limitlab.states.matrix import Retrieved
-from limitlab.states.modes import ByMode
-from limitlab.states.overlaps import Overlaps
+from limitlab.states.overlaps import ByMode, Overlaps
 from limitlab.states.radii import RadiiView, UnitLaw
 from limitlab.states.run import Run
 from limitlab.states.success import Criterion

@@ -19,8 +19,7 @@ from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.inputs import Gaussian, Modes
 from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.networks import Committee
-from limitlab.states.modes import ByMode, mode_coordinates
-from limitlab.states.overlaps import Overlaps
+from limitlab.states.overlaps import ByMode, Overlaps, mode_coordinates
 from limitlab.states.run import Learner
 from limitlab.states.test_risk import TestRisk, mean_and_error
 from limitlab.states.view import AbstractView, Report, Variable, assembled

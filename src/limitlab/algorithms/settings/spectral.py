@@ -25,8 +25,7 @@ class SpectralCommittee(CommitteeOnePass):
 
     @property
     def modes(self) -> Modes:
-        modes = self.inputs.modes
-        assert modes is not None
+        modes: Any = self.inputs.modes
         return modes
 
     @classmethod
@@ -58,8 +57,7 @@ class LinearOnePass(eqx.Module):
 
     @property
     def modes(self) -> Modes:
-        modes = self.inputs.modes
-        assert modes is not None
+        modes: Any = self.inputs.modes
         return modes
 
     @property

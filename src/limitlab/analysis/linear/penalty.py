@@ -3,6 +3,8 @@ r"""The best penalty of a convex fit, and when its labels are separable.
 .. math:: \lambda_{opt} = \mathrm{argmin}_\lambda\ \mathrm{generalisation\ error}(\lambda)
 """
 
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 
@@ -81,8 +83,7 @@ def separability_threshold(
     prior = asked.part(prior, AbstractPrior, "a prior such as GaussianPrior()", "Leave it out for this one.")
     if spectrum is None:
         return separability_ratio(channel, float(prior.second_moment))
-    modes = Gaussian(spectrum=spectrum).modes
-    assert modes is not None
+    modes: Any = Gaussian(spectrum=spectrum).modes
     wrong = SingleIndex(prior).off_spectrum(modes)
     if wrong is not None:
         asked.refuse(*wrong)

@@ -21,7 +21,7 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 from limitlab.states.direction import Belief
-from limitlab.states.modes import ByMode, mode_coordinates
+from limitlab.states.overlaps import ByMode, mode_coordinates
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
 
@@ -137,12 +137,10 @@ def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
     separable = functools.cache(lambda: rank * separability_ratio(channel, linear, rho - linear if law else 0.0))
     words = [_missing(setting, a, l, separable, rank) for a, l in zip(alpha.tolist(), penalty.tolist(), strict=True)]
     if loss.quadratic:
-        lanes = (
-            ridge_lanes(channel, alpha, penalty, rho)
-            if law is None
-            else spectral_lanes(setting, law, alpha / setting.width, penalty)
-        )
-        values, bad = lanes
+        if law is None:
+            values, bad = ridge_lanes(channel, alpha, penalty, rho)
+        else:
+            values, bad = spectral_lanes(setting, law, alpha / setting.width, penalty)
         for k in np.nonzero(bad)[0]:
             words[k] = f"least squares without penalty diverges at sample_ratio = {rank:g}. Use a penalty > 0."
         return _of_features(setting, values), ["diverged" if b else "ok" for b in bad], words
@@ -153,9 +151,8 @@ def solve_erm(setting: ConvexFit, alpha: np.ndarray, penalty: np.ndarray):
     size = 1 << (len(alpha) - 1).bit_length()
     a = np.resize(np.where(lanes, alpha / setting.width, 0.5), size)
     l = np.resize(np.where(lanes, penalty, 1.0), size)
-    unit = (
-        1.0 if law is None else float(law.h @ law.c) / float(law.h.sum())
-    )  # in these units of penalty eigenvalues are about 1
+    # In units of the mean eigenvalue penalties mean what they do without a spectrum.
+    unit = 1.0 if law is None else float(law.h @ law.c) / float(law.h.sum())
     scaled = None if law is None else law._replace(c=law.c / unit).padded()
     found = solve_lanes(traced(channel), traced(loss), a, l / unit, np.full(size, float(rho)), scaled)
     found = jax.tree.map(lambda x: np.asarray(x)[: len(alpha)], found)

@@ -8,6 +8,8 @@ with c1 = E[yz]/rho and y2 = E y^2. Without penalty: least squares (alpha > 1) o
 With a spectrum the effective ridge kappa solves alpha = df1 + lambda/kappa (`limitlab.numerics.spectral_ridge`).
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -68,8 +70,7 @@ def spectral_lanes(setting: ConvexFit, law: Law, alpha: np.ndarray, penalty: np.
     V_hat = V_hat[:, 0]
     with np.errstate(divide="ignore"):
         V = np.where(V_hat > 0, df1[:, 0] / np.where(V_hat > 0, V_hat, 1.0), np.inf)
-    modes = setting.modes
-    assert modes is not None
+    modes: Any = setting.modes
     c = np.asarray(modes.c, float)
     gain = c1 * c / (c + np.where(kappa > 0, kappa, 1e-300))
     scatter = test / alpha[:, None] * np.where(c > 0, c, 0.0) / np.square(np.where(c > 0, c + kappa, 1.0))

@@ -65,8 +65,7 @@ def weights_by_mode(setting: ConvexFit, gain: np.ndarray, scatter: np.ndarray) -
 
     Of a read-out of features, whose weights no teacher has, the norm alone.
     """
-    modes = setting.modes
-    assert modes is not None
+    modes: Any = setting.modes
     h, t2 = (np.asarray(x, float) for x in (modes.h, modes.squares(setting.prior.second_moment)))
     m, q = gain * t2, gain**2 * t2 + scatter
     if setting.features is not None:

@@ -24,8 +24,7 @@ from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.results.schema import derived, overlap_dataset
 from limitlab.states.direction import Direction
-from limitlab.states.modes import ByMode
-from limitlab.states.overlaps import Overlaps, check_room, error_sum, initial_overlaps, risks, start_key
+from limitlab.states.overlaps import ByMode, Overlaps, check_room, error_sum, initial_overlaps, risks, start_key
 from limitlab.states.run import Run
 from limitlab.states.view import AbstractView, Variable, assembled
 from limitlab.verbs import turns

@@ -38,8 +38,7 @@ from limitlab.problems.losses import SquareLoss
 from limitlab.problems.population import errors
 from limitlab.problems.predictor import Predictor
 from limitlab.results.schema import dataset
-from limitlab.states.modes import mode_coordinates
-from limitlab.states.overlaps import Overlaps, error_coefficients, error_sum, risks
+from limitlab.states.overlaps import Overlaps, error_coefficients, error_sum, mode_coordinates, risks
 
 if TYPE_CHECKING:
     import xarray as xr

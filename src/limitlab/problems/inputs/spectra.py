@@ -220,8 +220,8 @@ class PowerLaw(AbstractSpectrum):
         a, b = float(self.decay), float(self.target_decay)
         if self.modes is None and min(a, b) <= 1:
             raise InputError(
-                f"PowerLaw with infinitely many modes needs decay > 1 and target_decay > 1, so that x and the target have "
-                f"a finite variance; got {a:g} and {b:g}. Use larger ones, or give modes."
+                f"PowerLaw with infinitely many modes needs decay > 1 and target_decay > 1, so that x and the target "
+                f"have a finite variance; got {a:g} and {b:g}. Use larger ones, or give modes."
             )
         return power_modes(a, b, self.modes)
 

@@ -40,7 +40,7 @@ class RandomFeatures(AbstractStudent):
 
     .. math:: \sigma(f \cdot x) \simeq \kappa_0 + \kappa_1 f \cdot x + \kappa_* \xi,
 
-    which fails once n or p is of order d^2: then the parts of sigma and of the labels beyond the linear one are learned.
+    which fails once n or p is of order d^2: then parts of sigma and of the labels beyond the linear one are learned.
     """
 
     frozen: ClassVar[bool] = True
