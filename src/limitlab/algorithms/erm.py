@@ -14,7 +14,7 @@ from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.convex.fit import Fit
 from limitlab.numerics.machine import Memory
-from limitlab.numerics.trees import traced
+from limitlab.numerics.trees import as_array, traced
 from limitlab.problems.inputs import Modes
 from limitlab.problems.population import errors
 from limitlab.problems.predictor import Predictor
@@ -67,7 +67,7 @@ class ERM(AbstractFit):
         does not exist (separable labels without penalty, max margin on labels that are not separable) has NaN and the
         status "undefined"; the reason is in the attribute ``notes``.
         """
-        d, loss = asked.d, setting.loss
+        d, loss, modes = asked.d, setting.loss, setting.inputs.modes
         n = sample_count("simulate with ERM", setting.ratio, d)
         setting.inputs.check(d)
         rows, fits = [], []
@@ -91,7 +91,7 @@ class ERM(AbstractFit):
         worst = max((found.error for found in fits if np.isfinite(found.error)), default=float("nan"))
         return Seen(
             {**values, "status": (("replica",), [found.status for found in fits])},
-            mode_coordinates(setting.inputs.modes) if "m_mode" in values else {},
+            {} if modes is None or "m_mode" not in values else mode_coordinates(modes),
             "simulate (ERM)",
             None,
             {
@@ -119,7 +119,7 @@ _draw = eqx.filter_jit(draw_set)
 
 def _measure(setting: ConvexFit, found: Fit, X, y, w_star) -> dict[str, Any]:
     loss, d, modes = setting.loss, len(w_star), setting.inputs.modes
-    w, aim = (np.asarray(setting.inputs.visible(x)) for x in (found.w, w_star))
+    w, aim = (np.asarray(setting.inputs.visible(as_array(x))) for x in (found.w, w_star))
     m, q, rho = (float(x) / d for x in (w @ aim, w @ w, aim @ aim))
     rho += 0.0 if modes is None else float(modes.unexplained)
     numbers = (jnp.asarray(x, float) for x in (m, q, rho))

@@ -4,8 +4,8 @@ r"""Microstates, macrostates, and `measure`, the only map from one to the other.
     \Omega = \begin{pmatrix} Q & M \\ M^T & P \end{pmatrix}, \qquad
     Q = WW^T/d, \quad M = WW^{*T}/d, \quad P = W^*W^{*T}/d
 
-With a spectrum of the inputs ``m, q, M, Q, P`` are overlaps of fields, w C w'/d: sum_k h_k c_k times those of mode k. The
-squared norm of the weights is then a number of its own.
+With a spectrum of the inputs ``m, q, M, Q, P`` are overlaps of fields, w C w'/d: sum_k h_k c_k times those of mode k.
+The squared norm of the weights is then a number of its own.
 """
 
 import math

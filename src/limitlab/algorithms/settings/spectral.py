@@ -8,6 +8,7 @@ import numpy as np
 from limitlab.algorithms.checks import check_fresh
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.algorithms.settings.one_pass import SEE, CommitteeOnePass, committee_parts
+from limitlab.numerics.trees import as_array
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel
@@ -107,7 +108,7 @@ class LinearOnePass(eqx.Module):
 def _linear(teacher: AbstractTeacher) -> bool:
     """Whether the output is the field of its one direction."""
     fields = np.array([[-1.3], [0.4], [2.0]])
-    return teacher.by_fields and bool(np.all(np.asarray(teacher.link(fields)) == fields[:, 0]))
+    return teacher.by_fields and bool(np.all(np.asarray(teacher.link(as_array(fields))) == fields[:, 0]))
 
 
 def spectral_setting(problem: Problem, asked: Asked) -> SpectralCommittee | LinearOnePass:

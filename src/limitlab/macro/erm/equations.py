@@ -161,4 +161,4 @@ def solve_lanes(
     if channel.on_a_line:
         return jax.vmap(lambda a, l, r: _solve_one(channel, loss, a, l, r, law))(alpha, penalty, rho)
     # Two-dimensional laws: one after the other, or their nodes fill the memory.
-    return jax.lax.map(lambda case: _solve_one(channel, loss, *case, law), (alpha, penalty, rho))
+    return jax.lax.map(lambda case: _solve_one(channel, loss, case[0], case[1], case[2], law), (alpha, penalty, rho))

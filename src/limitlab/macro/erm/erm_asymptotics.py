@@ -16,7 +16,7 @@ from limitlab.macro.erm.separability import separability_ratio
 from limitlab.macro.erm.spectral import law_of, weights_by_mode
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.machine import relieve
-from limitlab.numerics.trees import traced
+from limitlab.numerics.trees import as_array, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
@@ -61,7 +61,7 @@ class ERMAsymptotics(AbstractLimit):
         setting = ConvexFit.of(problem, asked)
         features = setting.features
         if features is not None and features.kappas().mean != 0:
-            mean = float(setting.channel.mean_label(np.zeros(()), np.asarray(setting.rho)))
+            mean = float(setting.channel.mean_label(as_array(0.0), as_array(setting.rho)))
             if abs(mean) > 1e-9:
                 asked.refuse(
                     "labels of mean 0 beside features whose mean is not 0",

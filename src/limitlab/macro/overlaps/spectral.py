@@ -30,7 +30,7 @@ from limitlab.numerics.checks import whole_steps
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import Integration, integrate
 from limitlab.numerics.spectra.least_squares_sgd import LeastSquaresSGD
-from limitlab.numerics.trees import as_arrays, traced
+from limitlab.numerics.trees import as_array, as_arrays, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.inputs import Modes
@@ -132,7 +132,7 @@ def _committee(limit: "OverlapODE", setting: SpectralCommittee, times: np.ndarra
         _flow, state, times, (live, sums, first.P), rtol=limit.rtol, atol=0.01 * limit.rtol, solver=limit.solver
     )
     path = jax.tree.map(np.asarray, _whole(setting, run.values, jnp.asarray(first.P)))
-    P = np.broadcast_to(path.P, (len(times), 1, *path.P.shape))
+    P: Any = np.broadcast_to(path.P, (len(times), 1, *path.P.shape))
     along = Overlaps(path.Q[:, None], path.M[:, None], P, path.a[:, None])
     error = quadrature_error((live, sums), along, 0)
     warn_of_error(error, sums.name)
@@ -214,10 +214,11 @@ def _one_unit(limit, setting: LinearOnePass, times, run: Integration, t2, attrs,
     finite = np.isfinite(M) & np.isfinite(Q)
     safe = np.where(finite, M, 0.0), np.where(finite, Q, 1.0)
     rho = jnp.asarray(linear + float(modes.unexplained))
-    paid = _paid(*traced((setting.channel, setting.loss)), *map(jnp.asarray, safe), rho)
+    channel, loss = traced((setting.channel, setting.loss))
+    paid = _paid(channel, loss, jnp.asarray(safe[0]), jnp.asarray(safe[1]), rho)
     paid = {name: np.where(finite, np.asarray(x), np.nan) for name, x in paid.items()}
     state = ByMode(q[:, :, None, None], m[:, :, None, None], np.where(finite, 1.0, np.nan)[:, None])
-    path = Overlaps(Q[:, None, None], M[:, None, None], np.array([[linear]]), state.a)
+    path = Overlaps(Q[:, None, None], M[:, None, None], as_array([[linear]]), state.a)
     more = {"generalisation_error": ("time", paid["generalisation_error"])}
     return _told(limit, setting, times, run._replace(values=state), paid["risk"], path, more, attrs, modes)
 

@@ -108,8 +108,9 @@ def ridge_curve(a: float, b: float, modes: PowerModes, samples: Any, penalty: An
         raise InputError(f"learning_curve.samples must be positive numbers that increase; got {show(samples)}.")
     noise = check_number("learning_curve", "noise", noise, low=0, remedy="It is a variance.")
     best = penalty is None or (isinstance(penalty, str) and penalty == "best")
+    given = 0.0
     if not best:
-        penalty = check_number("learning_curve", "penalty", penalty, low=0, remedy='Use 0 for none, or "best".')
+        given = check_number("learning_curve", "penalty", penalty, low=0, remedy='Use 0 for none, or "best".')
     # Modes beyond the nodes are never learned: their eigenvalues act as a penalty, their signal as noise.
     unseen = noise + modes.signal_beyond
 
@@ -122,12 +123,12 @@ def ridge_curve(a: float, b: float, modes: PowerModes, samples: Any, penalty: An
         lam, none = _best(solved, n, float(modes.s @ modes.counts))
         note = "No penalty at all is best at some numbers of samples." if none else ""
     else:
-        lam = np.full(len(n), float(penalty))
+        lam = np.full(len(n), given)
     found = solved(n, lam)
     with np.errstate(divide="ignore", invalid="ignore"):  # of training, 1 - df1/n with the modes beyond in df1
         left = np.where(lam > 0, lam / (n * found.kappa), np.where(found.kappa > 0, 0.0, 1 - found.df1 / n))
     fitted = fitted_slope(n, found.test - noise)
-    told = _predicted(a, b, noise, "best" if best else float(penalty), modes.beyond > 0)
+    told = _predicted(a, b, noise, "best" if best else given, modes.beyond > 0)
     return RidgeCurve(n, lam, found.test, found.test * left**2, noise, fitted, told, note)
 
 

@@ -37,7 +37,10 @@ class AbstractSpectrum(Part):
 
 
 def _row(name: str):
-    return lambda value: None if value is None else check_array(f"Spectrum.{name}", value)
+    def convert(value: Any) -> Any:
+        return None if value is None else check_array(f"Spectrum.{name}", value)
+
+    return convert
 
 
 class Spectrum(AbstractSpectrum):
