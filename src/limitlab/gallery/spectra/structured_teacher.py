@@ -1,7 +1,7 @@
 r"""The same inputs, the same signal, the same noise: what a teacher costs depends on where it lies in the spectrum.
 
-Half of the directions have the eigenvalue 1.75, half 0.25. Three teachers have the same linear signal 1: one lies mostly
-on the large eigenvalues, one is spread evenly, one lies mostly on the small ones. Ridge regression with noise 0.3.
+Half of the directions have the eigenvalue 1.75, half 0.25. Three teachers have the same linear signal 1: one lies
+mostly on the large eigenvalues, one is spread evenly, one lies mostly on the small ones. Ridge regression with noise 0.3.
 """
 
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     at = int(np.argmin(np.abs(RATIOS - RATIO)))
     checks = [
         Check(
-            "with its best penalty the aligned teacher is learned best, the misaligned one worst, at every sample ratio",
+            "with its best penalty the aligned teacher is learned best, the misaligned one worst, at every n/d",
             bool(np.all(errors[0] < errors[1]) and np.all(errors[1] < errors[2])),
             ", ".join(f"{key} {e[at]:.4f}" for key, e in zip(keys, errors, strict=True))
             + f" at alpha = {RATIOS[at]:g}",
@@ -94,7 +94,10 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
             f"|z| up to {max(gap.max_z for gap in gaps):.2f}",
         )
     )
-    right, wrong = (ll.compare(data["aligned_fit_2"], data[f"{key}_limit_2"]) for key in ("aligned", "misaligned"))
+    right, wrong = (
+        ll.compare(data["aligned_fit_2"], data[f"{key}_limit_2"], check_problem=False)
+        for key in ("aligned", "misaligned")
+    )
     checks.append(
         Check(
             "fits of one teacher disagree with the limit of another",
@@ -135,8 +138,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
 ENTRY = Entry(
     name="structured-teacher",
     title="Ridge regression of teachers that lie in different places of the spectrum",
-    claim="At equal signal and noise a teacher on the large eigenvalues is learned best; the best penalty is noise over "
-    "the variance of the teacher's weights for every sample ratio only if they are spread evenly; fits agree.",
+    claim="At equal signal and noise a teacher on the large eigenvalues is learned best; the best penalty is noise "
+    "over the variance of the teacher's weights for every sample ratio only if they are spread evenly; fits agree.",
     compute=compute,
     check=check,
     figure=figure,
