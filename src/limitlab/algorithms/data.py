@@ -8,7 +8,7 @@ from limitlab.errors import InputError
 from limitlab.problems.base import AbstractInputs, AbstractTeacher
 from limitlab.problems.channels.base import AbstractChannel
 
-__all__ = ["DRAW", "RUN", "DataSet", "Given", "draw_labels", "draw_set", "replica_key", "sample_count"]
+__all__ = ["DRAW", "RUN", "DataSet", "draw_labels", "draw_set", "given", "replica_key", "sample_count"]
 
 DRAW, RUN = 0, 1  # streams below the key of a replica: of its data set, and of what a rule draws itself
 TEACHER, INPUTS, LABELS, UNSEEN = range(4)  # streams below that of the data set
@@ -22,7 +22,7 @@ class DataSet(NamedTuple):
     y: jax.Array
 
 
-class Given(AbstractTeacher):
+class _Given(AbstractTeacher):
     """A teacher whose weights are drawn already, with the data."""
 
     teacher: AbstractTeacher
@@ -36,6 +36,11 @@ class Given(AbstractTeacher):
 
     def directions(self, weights):
         return self.teacher.directions(weights)
+
+
+def given(teacher: AbstractTeacher, weights: Any) -> AbstractTeacher:
+    """A teacher whose weights are drawn already."""
+    return _Given(teacher, weights)
 
 
 def replica_key(seed: int, replica: int) -> jax.Array:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.data import DRAW, RUN, DataSet, Given, draw_labels, replica_key, sample_count, teacher_key
+from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, given, replica_key, sample_count, teacher_key
 from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descend
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
@@ -106,7 +106,7 @@ def start_network(setting: NetworkDescent, course: Course, key: jax.Array, n: in
     teacher, start, frame = parts.teacher, jax.random.fold_in(own, START), jax.random.fold_in(own, FRAME)
     beside = teacher
     if teacher is not None and not teacher.by_start:
-        beside = Given(teacher, teacher.draw_on(parts.inputs, teacher_key(draw), d))
+        beside = given(teacher, teacher.draw_on(parts.inputs, teacher_key(draw), d))
     parameters, weights = parts.student.begin(start, frame, parts.start, beside, d)
     if setting.rule.spherical:
         parameters = parts.student.on_sphere(parameters)

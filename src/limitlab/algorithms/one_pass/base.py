@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.checks import SPHERE, check_sphere
-from limitlab.algorithms.data import Given
+from limitlab.algorithms.data import given
 from limitlab.algorithms.loop import Steps, advance, march
 from limitlab.algorithms.one_pass.chain import overlaps_drawn, overlaps_moved
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
@@ -200,7 +200,7 @@ def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: 
     def learner(key, frame):
         beside = setting.teacher
         if beside is not None and not beside.by_start and setting.inputs.modes is not None:
-            beside = Given(beside, beside.draw_on(setting.inputs, jax.random.fold_in(key, TEACHER), d))
+            beside = given(beside, beside.draw_on(setting.inputs, jax.random.fold_in(key, TEACHER), d))
         student, teacher = setting.student.begin(key, frame, setting.start, beside, d)
         student = setting.student.on_sphere(student) if rule.on_sphere else student
         return Learner(student, teacher, rule.remember(student))

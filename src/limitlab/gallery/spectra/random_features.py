@@ -124,7 +124,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         mean, error = _means(data, f"fit_{k}")
         words = f"real relu features, d = {D}" if k == 0 else None
         left.errorbar(alpha, mean, error, fmt="o", ms=4, color=palette[1], capsize=2, label=words)
-    left.annotate("n = p", (WIDTH, 0.97), xycoords=("data", "axes fraction"), va="top", ha="left", color="0.4")
+    left.annotate(" n = p", (WIDTH, 0.03), xycoords=("data", "axes fraction"), va="bottom", ha="left", color="0.4")
     limit = float(data["curved_limit"].generalisation_error)
     right.axhline(limit, color=palette[0], label="limit")
     for k, d in enumerate(SIZES):
@@ -133,11 +133,15 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         right.errorbar(MANY / d, mean, error, fmt="o", ms=4, color=palette[1], capsize=2, label=words)
         right.annotate(f"d = {d}", (MANY / d, mean), xytext=(6, 4), textcoords="offset points", fontsize="small")
     right.set_ylim(0, 1.15 * limit)
+    left.set_ylim(0.3, 40)
     left.set_xscale("log")
     left.set_yscale("log")
     right.set_xscale("log")
-    for axes in (left, right):
-        axes.legend(fontsize="small", frameon=False, loc="upper right" if axes is left else "lower left")
+    right.set_xlim(0.15, 1.0)
+    for axes, ticks in ((left, [0.2, 0.5, 1, 2, 5]), (right, [0.2, 0.4, 0.8])):
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.set_xticks([], minor=True)
+        axes.legend(fontsize="small", frameon=False, loc="upper left" if axes is left else "lower left")
     style_axes(left, x="samples per input n/d", y="mean squared error on a new label")
     style_axes(right, x="n/d², at n = 15 d and p = 10 d", y="mean squared error on a new label")
     left.set_title("A linear teacher", fontsize="medium", loc="left")

@@ -1,7 +1,8 @@
 r"""The same inputs, the same signal, the same noise: what a teacher costs depends on where it lies in the spectrum.
 
 Half of the directions have the eigenvalue 1.75, half 0.25. Three teachers have the same linear signal 1: one lies
-mostly on the large eigenvalues, one is spread evenly, one lies mostly on the small ones. Ridge regression with noise 0.3.
+mostly on the large eigenvalues, one is spread evenly, one lies mostly on the small ones. Ridge regression, noise
+0.3.
 """
 
 from typing import TYPE_CHECKING
