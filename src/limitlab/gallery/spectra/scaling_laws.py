@@ -140,7 +140,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.legend(fontsize="x-small", frameon=False, loc="lower left")
-        style_axes(axes, x=x, y="excess error" if axes is left else "")
+        style_axes(axes, x=x, y="excess error")
     left.set_title("Ridge regression, no penalty", fontsize="medium", loc="left")
     middle.set_title("One-pass SGD", fontsize="medium", loc="left")
     right.set_title("Compute-optimal width, a = b = 1.5", fontsize="medium", loc="left")
