@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.linear.penalty import separability_threshold as separability_threshold
     from limitlab.analysis.linear.thresholds import thresholds as thresholds
     from limitlab.analysis.mixtures.wasserstein import wasserstein as wasserstein
+    from limitlab.analysis.scaling import scaling_law as scaling_law
     from limitlab.analysis.sparse.staircase import staircase as staircase
     from limitlab.analysis.success import success_rate as success_rate
     from limitlab.analysis.uniqueness import uniqueness as uniqueness
@@ -90,6 +91,9 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.problems.inputs import Gaussian as Gaussian
     from limitlab.problems.inputs import Hypercube as Hypercube
     from limitlab.problems.inputs import IsotropicMixture as IsotropicMixture
+    from limitlab.problems.inputs import MarchenkoPastur as MarchenkoPastur
+    from limitlab.problems.inputs import PowerLaw as PowerLaw
+    from limitlab.problems.inputs import Spectrum as Spectrum
     from limitlab.problems.losses import AbstractLoss as AbstractLoss
     from limitlab.problems.losses import AmplitudeLoss as AmplitudeLoss
     from limitlab.problems.losses import CustomLoss as CustomLoss
@@ -102,6 +106,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.problems.losses import SquaredHingeLoss as SquaredHingeLoss
     from limitlab.problems.losses import SquareLoss as SquareLoss
     from limitlab.problems.networks import Committee as Committee
+    from limitlab.problems.networks import RandomFeatures as RandomFeatures
     from limitlab.problems.networks import SingleIndex as SingleIndex
     from limitlab.problems.priors import AbstractPrior as AbstractPrior
     from limitlab.problems.priors import GaussBernoulliPrior as GaussBernoulliPrior

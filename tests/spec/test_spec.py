@@ -37,6 +37,9 @@ TEACHER = ll.Committee(width=2)
 PARTS = {
     "inputs": [
         ll.Gaussian(),
+        ll.Gaussian(spectrum=ll.Spectrum([0.5, 1.5], [0.3, 0.7], unexplained=0.1)),
+        ll.Gaussian(spectrum=ll.PowerLaw(1.2, 1.6, modes=5)),
+        ll.Gaussian(spectrum=ll.MarchenkoPastur(1.5)),
         ll.Hypercube(),
         ll.IsotropicMixture(delta=0.25),
         ll.AnisotropicMixture(delta=0.1, fraction=0.3),
@@ -60,7 +63,10 @@ PARTS = {
         ll.Logistic(),
         ll.Door(width=0.6),
     ],
-    "student": [ll.Committee(width=4, activation="relu", second_layer="trained", output_weights=[1, 2, 3, 4])],
+    "student": [
+        ll.Committee(width=4, activation="relu", second_layer="trained", output_weights=[1, 2, 3, 4]),
+        ll.RandomFeatures(width_ratio=1.5, activation="tanh"),
+    ],
     "loss": [
         ll.SquareLoss(),
         ll.LogisticLoss(),
@@ -123,6 +129,7 @@ def test_the_examples_cover_every_known_part():
     shown = {type(part).__name__ for _, part in CASES} | {
         type(p.prior).__name__ for p in PARTS["teacher"] if isinstance(p, ll.SingleIndex)
     }
+    shown |= {type(p.spectrum).__name__ for p in PARTS["inputs"] if getattr(p, "spectrum", None) is not None}
     shown |= {type(p.schedule).__name__ for p in PARTS["algorithm"] if getattr(p, "schedule", None) is not None}
     known = {name for group in known_kinds().values() for name in group}
     assert shown == known

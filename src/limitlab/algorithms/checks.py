@@ -7,7 +7,16 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractStudent
 from limitlab.problems.problem import Problem
 
-__all__ = ["SPHERE", "check_fresh", "check_normal", "check_rate", "check_sphere"]
+__all__ = [
+    "SPHERE",
+    "check_flat",
+    "check_fresh",
+    "check_no_features",
+    "check_normal",
+    "check_normal_fields",
+    "check_rate",
+    "check_sphere",
+]
 
 SPHERE = ("benarous2021online", "arnaboldi2023escaping")  # of rules that keep the norm of the weights
 
@@ -33,8 +42,33 @@ def check_fresh(problem: Problem, asked: Asked) -> None:
         )
 
 
+def check_flat(problem: Problem, asked: Asked) -> None:
+    """Refuse inputs with a spectrum."""
+    if problem.inputs.modes is not None:
+        asked.refuse(
+            "inputs without a spectrum (Problem.inputs=Gaussian())",
+            f"{type(problem.inputs).__name__} with a spectrum",
+            "With one the theory is known of ERM (ERMAsymptotics) and of OnlineSGD (OverlapODE).",
+        )
+
+
+def check_no_features(problem: Problem, asked: Asked) -> None:
+    """Refuse a student with features that are drawn."""
+    if problem.student is not None and problem.student.frozen:
+        asked.refuse(
+            "a student that is not RandomFeatures", problem.student, "Those are fitted: use algorithm=ERM(penalty=...)."
+        )
+
+
+def check_normal_fields(problem: Problem, asked: Asked) -> None:
+    """Refuse inputs whose fields are not normal, with or without a spectrum."""
+    if problem.inputs.modes is None:
+        check_normal(problem, asked)
+
+
 def check_normal(problem: Problem, asked: Asked) -> None:
-    """Refuse inputs whose fields are not normal."""
+    """Refuse inputs whose fields are not normal with covariance w.w'/d."""
+    check_flat(problem, asked)
     if not problem.inputs.normal:
         asked.refuse(
             "Gaussian inputs (Problem.inputs=Gaussian())",

@@ -8,10 +8,10 @@ from limitlab.errors import InputError
 from limitlab.problems.base import AbstractInputs, AbstractTeacher
 from limitlab.problems.channels.base import AbstractChannel
 
-__all__ = ["DRAW", "RUN", "DataSet", "draw_labels", "draw_set", "replica_key", "sample_count"]
+__all__ = ["DRAW", "RUN", "DataSet", "draw_labels", "draw_set", "given", "replica_key", "sample_count"]
 
 DRAW, RUN = 0, 1  # streams below the key of a replica: of its data set, and of what a rule draws itself
-TEACHER, INPUTS, LABELS = range(3)  # streams below that of the data set
+TEACHER, INPUTS, LABELS, UNSEEN = range(4)  # streams below that of the data set
 
 
 class DataSet(NamedTuple):
@@ -20,6 +20,27 @@ class DataSet(NamedTuple):
     teacher: Any
     X: jax.Array
     y: jax.Array
+
+
+class _Given(AbstractTeacher):
+    """A teacher whose weights are drawn already, with the data."""
+
+    teacher: AbstractTeacher
+    weights: Any
+
+    def draw(self, key, d):
+        return self.weights
+
+    def output(self, weights, x):
+        return self.teacher.output(weights, x)
+
+    def directions(self, weights):
+        return self.teacher.directions(weights)
+
+
+def given(teacher: AbstractTeacher, weights: Any) -> AbstractTeacher:
+    """A teacher whose weights are drawn already."""
+    return _Given(teacher, weights)
 
 
 def replica_key(seed: int, replica: int) -> jax.Array:
@@ -54,6 +75,7 @@ def draw_labels(
     input_key, label_key = (jax.random.fold_in(key, stream) for stream in (INPUTS, LABELS))
     drawn = inputs.draw(input_key, n, d, dtype)
     X, z = drawn if teacher is None else (drawn, teacher.output(weights, drawn))
+    z = inputs.unseen(jax.random.fold_in(key, UNSEEN), z)
     return DataSet(weights, X, channel.sample(label_key, z))
 
 
@@ -67,5 +89,5 @@ def draw_set(
     dtype: Any = float,
 ) -> DataSet:
     """The teacher as well: w ~ teacher, x ~ inputs, y ~ channel(teacher(x))."""
-    weights = teacher.draw(teacher_key(key), d)
+    weights = teacher.draw_on(inputs, teacher_key(key), d)
     return draw_labels(inputs, teacher, weights, channel, key, n, d, dtype)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.regime import regime as regime
     from limitlab.analysis.regime import regime_diagram as regime_diagram
     from limitlab.analysis.regime import regime_of as regime_of
+    from limitlab.analysis.scaling import ScalingLaw as ScalingLaw
+    from limitlab.analysis.scaling import scaling_law as scaling_law
     from limitlab.analysis.sparse.hermite_leap import HermiteLeap as HermiteLeap
     from limitlab.analysis.sparse.hermite_leap import hermite_leap as hermite_leap
     from limitlab.analysis.sparse.staircase import Staircase as Staircase

@@ -19,6 +19,7 @@ FOLDERS = {
     "linear": "perceptron phase-retrieval landscape hard-phase binary-perceptron",
     "descent": "gd-phase-retrieval over-parametrised persistent-sgd persistent-random atlas",
     "mixtures": "isotropic critical-delta bad-activation width-law noisy anisotropic",
+    "spectra": "structured-teacher random-features scaling-laws",
 }
 MODULES = {
     name: f"{__name__}.{folder}.{name.replace('-', '_')}" for folder, names in FOLDERS.items() for name in names.split()

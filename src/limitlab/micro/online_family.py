@@ -65,7 +65,7 @@ def family_key(
     except InputError:  # to be said of this problem alone
         return None
     pair = setting.committees
-    if pair is None or not closed(setting) or not setting.start.joint:
+    if pair is None or not (setting.inputs.normal and closed(setting)) or not setting.start.joint:
         return None
     p, k = pair.student.width, pair.teacher.width
     size = replicas * (rule.batch_size + p + k) * (d if representation == "weights" else p + k)
@@ -110,7 +110,7 @@ def family(
     starts = _begin(live, d, jnp.asarray(seeds), jnp.arange(replicas), representation)
     runs = jax.vmap(lambda state: Run.of(state, replicas))(starts.state)
     onward = partial(advance_many, stepper(columns), live, dim, starts.keys)
-    look = _look(pairs[0].teacher)
+    look = _look(pairs[0].teacher, settings[0].inputs)
     seen, runs = march(onward, look, runs, list(steps.T), None, "", now=0 * steps[:, 0])
     gone = after_the_end(runs, steps)
     paths = {  # (problem, time, replica)
@@ -123,7 +123,7 @@ def family(
     results = []
     for n, problem in enumerate(problems):
         run, path = jax.tree.map(lambda x: x[n], kept)  # noqa: B023
-        view = CommitteeView(pairs[n].teacher, lambda _: values[n], None, None, 0.0)  # noqa: B023
+        view = CommitteeView(pairs[n].teacher, settings[n].inputs, lambda _: values[n], None, None, 0.0)  # noqa: B023
         told = in_words(rules[n], asked[n], run, view.report(path), needed)
         results.append(dataset(problem, told.variables, told.coords, method=told.method, attrs=told.attrs))
     return results
@@ -147,10 +147,10 @@ def _begin(live: Any, d: int, seeds: jax.Array, replicas: jax.Array, representat
     return jax.vmap(one)(live, seeds)
 
 
-def _look(teacher: Any):
-    return lambda state, _: state if isinstance(state, dict) else _measured(teacher, state)
+def _look(teacher: Any, inputs: Any):
+    return lambda state, _: state if isinstance(state, dict) else _measured(teacher, inputs, state)
 
 
 @eqx.filter_jit
-def _measured(teacher: Any, state: Any) -> dict[str, jax.Array]:
-    return jax.vmap(partial(measure_all, teacher))(state)
+def _measured(teacher: Any, inputs: Any, state: Any) -> dict[str, jax.Array]:
+    return jax.vmap(partial(measure_all, teacher, inputs))(state)

@@ -13,10 +13,12 @@ import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.trees import is_zero
 from limitlab.problems.asked import Asked, check_promise, has_own
 from limitlab.problems.part import Part
 
 if TYPE_CHECKING:
+    from limitlab.problems.inputs.modes import Modes
     from limitlab.problems.problem import Problem
 
 __all__ = [
@@ -49,15 +51,41 @@ class AbstractInputs(Part):
     ----------------
     labelled
         Samples come with their label y: a problem with these has no teacher.
-    normal
-        Fields w.x are exactly normal with covariance w.w'/d: overlaps are all that matters.
     signs
         Entries are +-1/sqrt(d).
+    normal
+        Fields w.x are exactly normal with covariance w.w'/d: overlaps are all that matters. A class that always is
+        says ``normal = True``.
     """
 
     labelled: ClassVar[bool] = False
-    normal: ClassVar[bool] = False
     signs: ClassVar[bool] = False
+
+    @property
+    def normal(self) -> bool:
+        return False
+
+    @property
+    def modes(self) -> "Modes | None":
+        """The covariance C of inputs that are exactly normal with another one than the identity; else None."""
+        return None
+
+    @property
+    def normal_fields(self) -> bool:
+        """Whether fields w.x are exactly normal, with whatever covariance."""
+        return self.normal or self.modes is not None
+
+    def visible(self, rows: jax.Array) -> jax.Array:
+        """Weights (..., d) as fields see them: sqrt(C) w. Their overlaps are the covariance of the fields."""
+        modes = self.modes
+        return rows if modes is None else rows * jnp.asarray(modes.deviations(rows.shape[-1]))
+
+    def unseen(self, key: jax.Array, z: jax.Array) -> jax.Array:
+        """The teacher's fields z with what the inputs do not show of them."""
+        modes = self.modes
+        if modes is None or is_zero(modes.unexplained):
+            return z
+        return z + jnp.sqrt(jnp.asarray(modes.unexplained, z.dtype)) * jax.random.normal(key, z.shape, z.dtype)
 
     @abstractmethod
     def draw(self, key: jax.Array, count: int, d: int, dtype: Any = float) -> Any:
@@ -123,6 +151,21 @@ class AbstractTeacher(Part):
     def draw(self, key: jax.Array, d: int) -> Any:
         """The weights of one teacher: any tree of arrays."""
 
+    def draw_on(self, inputs: AbstractInputs, key: jax.Array, d: int) -> Any:
+        """`draw`, for inputs whose spectrum may say which components the teacher has."""
+        return self.draw(key, d)
+
+    def off_spectrum(self, modes: "Modes") -> tuple[str, object, str] | None:
+        """(needed, came, remedy) if the teacher cannot be what a spectrum says of it, else None."""
+        for name, given in (("teacher", modes.t2 is not None), ("unexplained", not is_zero(modes.unexplained))):
+            if given:
+                return (
+                    f"a single direction, SingleIndex(GaussianPrior(1)), beside a spectrum with `{name}`",
+                    self,
+                    f"Leave `{name}` out of the spectrum, or use that teacher.",
+                )
+        return None
+
     @abstractmethod
     def output(self, weights: Any, x: jax.Array) -> jax.Array:
         """z (n,) at the inputs x (n, d)."""
@@ -164,7 +207,15 @@ class Response(NamedTuple):
 
 
 class AbstractStudent(Part):
-    """A network that learns: parameters in any tree of arrays, and the output f(x) that they give."""
+    """A network that learns: parameters in any tree of arrays, and the output f(x) that they give.
+
+    Class attributes
+    ----------------
+    frozen
+        Only a linear read-out of features is fitted, the rest is drawn once: see `RandomFeatures`.
+    """
+
+    frozen: ClassVar[bool] = False
 
     @property
     def units(self) -> int:

@@ -99,6 +99,10 @@ class Problem(Part):
             raise InputError(
                 'Problem.teacher has second_layer="trained", but a teacher does not move. Use "fixed" for the teacher.'
             )
+        modes = self.inputs.modes
+        wrong = None if modes is None or self.teacher is None else self.teacher.off_spectrum(modes)
+        if wrong is not None:
+            raise InputError(f"Problem.inputs needs {wrong[0]}; got {wrong[1]}. {wrong[2]}")
         if isinstance(self.start, OverlapStart):
             self._check_overlap_start(self.start)
 

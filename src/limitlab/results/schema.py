@@ -19,7 +19,7 @@ from limitlab.states.committee import CommitteeView
 from limitlab.states.direction import Belief, TwoTimes
 from limitlab.states.fourier import FourierView
 from limitlab.states.matrix import Retrieved
-from limitlab.states.overlaps import Overlaps
+from limitlab.states.overlaps import ByMode, Overlaps
 from limitlab.states.radii import RadiiView, UnitLaw
 from limitlab.states.run import Run
 from limitlab.states.success import Criterion
@@ -64,6 +64,7 @@ RESERVED_DIMENSIONS: dict[str, str] = {
     "radius": "norm r of a unit's weights over sqrt(d), at which a density is seen",
     "block": "informative coordinates, and the others",
     "overlap": "overlap m at which a landscape is seen",
+    "mode": "directions that share an eigenvalue of the inputs' covariance",
 }
 
 FAILURES = ("failed", "out_of_time", "out_of_memory", "killed")  # of points of a sweep that gave nothing
@@ -84,13 +85,15 @@ DERIVED = ("clock", "target_terms", "unsigned")  # told by the parts of the prob
 # Every name is described in the class that it belongs to. Limits and questions lie above and refer to these, so that a
 # file is read alike whatever is loaded; what only one of them reports travels with the result (``declared``).
 VARIABLES: dict[str, Variable] = assembled(
-    CommitteeView, FourierView, RadiiView, UnitLaw, Retrieved, Belief, TwoTimes, Criterion, Run
+    CommitteeView, FourierView, RadiiView, UnitLaw, Retrieved, Belief, TwoTimes, ByMode, Criterion, Run
 )
 
 COORDINATES = {
     "step": "number of steps of the learning rule",
     "d": "input dimension",
     "seed": "seed of the run",
+    "eigenvalue": "eigenvalue c of a mode",
+    "share": "share h of all directions that a mode has",
 }
 
 

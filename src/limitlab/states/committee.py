@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.linalg import gram_factor
-from limitlab.problems.base import AbstractTeacher
+from limitlab.problems.base import AbstractInputs, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.inputs import Gaussian, Modes
 from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.networks import Committee
-from limitlab.states.overlaps import Overlaps
+from limitlab.states.overlaps import ByMode, Overlaps, mode_coordinates
 from limitlab.states.run import Learner
 from limitlab.states.test_risk import TestRisk, mean_and_error
 from limitlab.states.view import AbstractView, Report, Variable, assembled
@@ -29,16 +30,32 @@ AT = ("time", "replica")
 
 
 @eqx.filter_jit
-def measure_all(teacher: AbstractTeacher, state: Learner) -> dict[str, jax.Array]:
-    """Q, M, P, a and biases of all replicas."""
+def measure_all(teacher: AbstractTeacher, inputs: AbstractInputs, state: Learner) -> dict[str, jax.Array]:
+    """Q, M, P, a and biases of all replicas: overlaps of fields, and those mode by mode if inputs have a spectrum."""
 
     def one(state: Learner):
-        W, S = state.student.rows, jnp.asarray(teacher.directions(state.teacher))
-        d = W.shape[-1]
+        rows, aim = state.student.rows, jnp.asarray(teacher.directions(state.teacher))
+        d = rows.shape[-1]
+        W, S = inputs.visible(rows), inputs.visible(aim)
         seen = {"Q": W @ W.T / d, "M": W @ S.T / d, "P": S @ S.T / d, "a": state.student.a}
+        if inputs.modes is not None:
+            seen |= _by_mode(inputs.modes, rows, aim)
         return seen if state.student.b is None else {**seen, "b": state.student.b}
 
     return jax.vmap(one)(state)
+
+
+def _by_mode(modes: Modes, W: jax.Array, S: jax.Array) -> dict[str, jax.Array]:
+    """w_i . w_j and w_i . w*_r over the directions of each mode, per direction; and |w_i|^2/d."""
+    d = W.shape[-1]
+    places = modes.places(d)
+    size = jax.ops.segment_sum(jnp.ones(d), places, modes.count)
+
+    def mean(A, B):
+        products = jax.vmap(lambda a: jax.vmap(lambda b: jax.ops.segment_sum(a * b, places, modes.count))(B))(A)
+        return products / jnp.maximum(size, 1.0)
+
+    return {"Q_mode": mean(W, W), "M_mode": mean(W, S), "squared_norm": jnp.sum(jnp.square(W), axis=1) / d}
 
 
 class FieldRisk(eqx.Module):
@@ -51,6 +68,7 @@ class FieldRisk(eqx.Module):
     channel: AbstractChannel
     loss: AbstractLoss
     clean: bool = eqx.field(static=True)
+    inputs: AbstractInputs = Gaussian()
 
     @eqx.filter_jit
     def __call__(self, seen: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -62,7 +80,7 @@ class FieldRisk(eqx.Module):
         o = Overlaps(seen["Q"], seen["M"], seen["P"], seen["a"])
         s = g @ gram_factor(o.omega).T
         lam = s[:, :p] + seen["b"] if "b" in seen else s[:, :p]
-        z = self.teacher.link(s[:, p:])
+        z = self.inputs.unseen(jax.random.fold_in(key, 1), self.teacher.link(s[:, p:]))
         y = z if self.clean else self.channel.sample(key, z)
         loss = self.loss.value(y, self.student.activation(lam) @ o.a / p)
         return mean_and_error(jnp.sum(loss), jnp.sum(jnp.square(loss)), len(loss))
@@ -72,16 +90,18 @@ class CommitteeView(AbstractView):
     """Q, M, P, a and the risk; ``exact`` gives it from overlaps along (time, replica), ``tests`` measures it."""
 
     teacher: AbstractTeacher
+    inputs: AbstractInputs
     exact: Any
     tests: TestRisk | FieldRisk | None
     words: str | None = eqx.field(static=True)
     floor: float
+    d: int = eqx.field(static=True, default=0)
 
-    variables: ClassVar[dict[str, Variable]] = assembled(TestRisk, Overlaps, Learner)
+    variables: ClassVar[dict[str, Variable]] = assembled(TestRisk, Overlaps, ByMode, Learner)
     steady: ClassVar[tuple[str, ...]] = ("P",)
 
     def see(self, state: Any, step):
-        seen = measure_all(self.teacher, state) if isinstance(state, Learner) else state
+        seen = measure_all(self.teacher, self.inputs, state) if isinstance(state, Learner) else state
         if self.tests is None:
             return seen
         risk, error = self.tests(seen if isinstance(self.tests, FieldRisk) else state.student)
@@ -98,7 +118,13 @@ class CommitteeView(AbstractView):
         variables = overlap_variables(path)
         units = ("teacher", "teacher_2")
         variables["P"] = (units, path["P"][0]) if same else (("replica", *units), path["P"])
-        return Report(variables, attrs={"risk_from": self.words})
+        modes = self.inputs.modes
+        if modes is None:
+            return Report(variables, attrs={"risk_from": self.words})
+        coords = mode_coordinates(modes)
+        if np.any(modes.sizes(self.d) == 0):  # a mode without a direction has no overlap
+            variables, coords = {name: x for name, x in variables.items() if "mode" not in x[0]}, {}
+        return Report(variables, coords, {"risk_from": self.words})
 
 
 def overlap_variables(path: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
@@ -111,5 +137,8 @@ def overlap_variables(path: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...
         "P": (),
         "a": (*AT, "student"),
         "b": (*AT, "student"),
+        "squared_norm": (*AT, "student"),
+        "M_mode": (*AT, "student", "teacher", "mode"),
+        "Q_mode": (*AT, "student", "student_2", "mode"),
     }
     return {name: (dims[name], np.asarray(path[name])) for name in dims if name in path}

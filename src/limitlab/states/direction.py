@@ -15,8 +15,11 @@ class Direction:
 
     variables: ClassVar[dict[str, Variable]] = {
         **AbstractView.variables,
-        "m": Variable((*RUN, "particle", "latent"), "overlap of the estimate with the teacher"),
-        "q": Variable((*RUN, "particle"), "squared norm of the estimate over d"),
+        "m": Variable(
+            (*RUN, "particle", "latent"),
+            "overlap of the estimate with the teacher (m = w C w*/d)",
+        ),
+        "q": Variable((*RUN, "particle"), "squared norm of the estimate over d (q = w C w/d)"),
         "mse": Variable(RUN, "mean squared error on the teacher's weights"),
         "train_loss": Variable(RUN, "loss averaged over the data set"),
         "generalisation_error": Variable(RUN, "probability or cost of a wrong label on a new sample"),

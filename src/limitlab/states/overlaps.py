@@ -3,6 +3,9 @@ r"""Microstates, macrostates, and `measure`, the only map from one to the other.
 .. math::
     \Omega = \begin{pmatrix} Q & M \\ M^T & P \end{pmatrix}, \qquad
     Q = WW^T/d, \quad M = WW^{*T}/d, \quad P = W^*W^{*T}/d
+
+With a spectrum of the inputs ``m, q, M, Q, P`` are overlaps of fields, w C w'/d: sum_k h_k c_k times those of mode k.
+The squared norm of the weights is then a number of its own.
 """
 
 import math
@@ -21,6 +24,7 @@ from limitlab.numerics.linalg import realised
 from limitlab.numerics.shapes import filled, places
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import GaussianNoise
+from limitlab.problems.inputs import Modes
 from limitlab.problems.networks import Committee
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart
@@ -28,6 +32,7 @@ from limitlab.states.run import Learner
 from limitlab.states.view import RUN, Variable
 
 __all__ = [
+    "ByMode",
     "Committees",
     "Overlaps",
     "Started",
@@ -40,6 +45,7 @@ __all__ = [
     "initial_overlaps",
     "limit_overlaps",
     "measure",
+    "mode_coordinates",
     "realise",
     "risk",
     "risks",
@@ -86,9 +92,15 @@ class Overlaps(eqx.Module):
     """What a committee's risk depends on: Q (p, p), M (p, k), P (k, k), second layer a (p,)."""
 
     variables: ClassVar[dict[str, Variable]] = {
-        "M": Variable((*RUN, "student", "particle", "teacher"), "student-teacher overlap w_i . w*_r / d"),
-        "Q": Variable((*RUN, "student", "student_2", "particle"), "student-student overlap w_i . w_j / d"),
-        "P": Variable((*RUN, "teacher", "teacher_2"), "teacher-teacher overlap w*_r . w*_s / d"),
+        "M": Variable(
+            (*RUN, "student", "particle", "teacher"),
+            "student-teacher overlap w_i C w*_r / d",
+        ),
+        "Q": Variable(
+            (*RUN, "student", "student_2", "particle"),
+            "student-student overlap w_i C w_j / d",
+        ),
+        "P": Variable((*RUN, "teacher", "teacher_2"), "teacher-teacher overlap w*_r C w*_s / d"),
         "a": Learner.variables["a"],
     }
 
@@ -104,6 +116,27 @@ class Overlaps(eqx.Module):
         upper = xp.concatenate([self.Q, self.M], axis=-1)
         lower = xp.concatenate([xp.swapaxes(self.M, -1, -2), self.P], axis=-1)
         return xp.concatenate([upper, lower], axis=-2)
+
+
+class ByMode:
+    """What is seen of the directions that share an eigenvalue."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        "squared_norm": Variable((*RUN, "student"), "squared norm |w|^2/d of the weights, whatever the inputs"),
+        "m_mode": Variable((*RUN, "mode"), "w . w* per direction of a mode"),
+        "q_mode": Variable((*RUN, "mode"), "|w|^2 per direction of a mode"),
+        "M_mode": Variable((*RUN, "student", "teacher", "mode"), "w_i . w*_r per direction of a mode"),
+        "Q_mode": Variable((*RUN, "student", "student_2", "mode"), "w_i . w_j per direction of a mode"),
+    }
+
+
+def mode_coordinates(modes: Modes) -> dict[str, Any]:
+    """Eigenvalue and share of every mode."""
+    return {
+        "mode": np.arange(modes.count),
+        "eigenvalue": ("mode", np.asarray(modes.c, float)),
+        "share": ("mode", np.asarray(modes.h, float)),
+    }
 
 
 @double

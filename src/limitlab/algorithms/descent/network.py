@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, replica_key, sample_count, teacher_key
+from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, given, replica_key, sample_count, teacher_key
 from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descend
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
-from limitlab.problems.base import AbstractTeacher
 from limitlab.states.matrix import matrix_risk, relative_error
 from limitlab.states.request import Request, Seen
 from limitlab.states.run import Learner, Run
@@ -25,22 +24,6 @@ __all__ = ["Replica", "network_memory", "run_network", "start_network"]
 WORKSPACE = 3  # copies of X that are alive at the peak
 LOOK = 4  # stream of random numbers of one run, after those of its steps: test points and draws of a measurement
 AT = ("time", "replica")
-
-
-class _Given(AbstractTeacher):
-    """A teacher whose weights are drawn already, with the data."""
-
-    teacher: AbstractTeacher
-    weights: Any
-
-    def draw(self, key, d):
-        return self.weights
-
-    def output(self, weights, x):
-        return self.teacher.output(weights, x)
-
-    def directions(self, weights):
-        return self.teacher.directions(weights)
 
 
 class Replica(NamedTuple):
@@ -123,7 +106,7 @@ def start_network(setting: NetworkDescent, course: Course, key: jax.Array, n: in
     teacher, start, frame = parts.teacher, jax.random.fold_in(own, START), jax.random.fold_in(own, FRAME)
     beside = teacher
     if teacher is not None and not teacher.by_start:
-        beside = _Given(teacher, teacher.draw(teacher_key(draw), d))
+        beside = given(teacher, teacher.draw_on(parts.inputs, teacher_key(draw), d))
     parameters, weights = parts.student.begin(start, frame, parts.start, beside, d)
     if setting.rule.spherical:
         parameters = parts.student.on_sphere(parameters)

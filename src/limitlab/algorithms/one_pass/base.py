@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.checks import SPHERE, check_sphere
+from limitlab.algorithms.data import given
 from limitlab.algorithms.loop import Steps, advance, march
 from limitlab.algorithms.one_pass.chain import overlaps_drawn, overlaps_moved
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
@@ -36,6 +37,9 @@ from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Learner, Run, after_t
 from limitlab.states.view import AbstractView, Report
 
 __all__ = ["AbstractOnePass", "Stage", "begin", "chain_columns", "in_words", "stepper"]
+
+
+TEACHER = 3  # stream below that of a start: the one from which `AbstractStart.network` draws a teacher
 
 
 class Stage(NamedTuple):
@@ -194,7 +198,10 @@ def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: 
         return {"Q": o.Q, "M": o.M, "P": o.P, "a": o.a}
 
     def learner(key, frame):
-        student, teacher = setting.student.begin(key, frame, setting.start, setting.teacher, d)
+        beside = setting.teacher
+        if beside is not None and not beside.by_start and setting.inputs.modes is not None:
+            beside = given(beside, beside.draw_on(setting.inputs, jax.random.fold_in(key, TEACHER), d))
+        student, teacher = setting.student.begin(key, frame, setting.start, beside, d)
         student = setting.student.on_sphere(student) if rule.on_sphere else student
         return Learner(student, teacher, rule.remember(student))
 

@@ -23,6 +23,9 @@ from limitlab.problems.starts import AbstractStart
 __all__ = ["Committees", "OnePass", "Sample"]
 
 
+UNSEEN = 1  # stream below that of labels: of what inputs do not show of the teacher
+
+
 class Sample(NamedTuple):
     """All random numbers of a step: inputs x (batch, d), labels y (batch,), normal numbers like the parameters."""
 
@@ -93,4 +96,5 @@ class OnePass(eqx.Module):
         x, z = drawn if nature is None else (drawn, drawn)
         if nature is not None:  # in a loop: outside of one the compiler draws x once for each of its uses
             z = jax.lax.map(lambda x: nature.output(teacher, x), x)
+            z = jax.vmap(lambda key, z: self.inputs.unseen(jax.random.fold_in(key, UNSEEN), z))(split[:, 1], z)
         return x, jax.vmap(self.channel.sample)(split[:, 1], z)

@@ -28,14 +28,17 @@ MODEST = 2**24  # numbers kept of u or r in a result (128 MiB); beyond, they are
 
 def closed(setting: OnePass) -> bool:
     """Whether the risk is a known function of the overlaps."""
-    return setting.committees is not None and setting.inputs.normal and setting.clean
+    return setting.committees is not None and setting.inputs.normal_fields and setting.clean
 
 
 def by_fields(setting: OnePass) -> bool:
     """Whether fields drawn from their law tell the risk."""
     teacher = setting.teacher
     return (
-        setting.inputs.normal and isinstance(setting.student, Committee) and teacher is not None and teacher.by_fields
+        setting.inputs.normal_fields
+        and isinstance(setting.student, Committee)
+        and teacher is not None
+        and teacher.by_fields
     )
 
 
@@ -44,7 +47,7 @@ def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> Ab
     student, teacher, d = setting.student, setting.teacher, asked.d
     floor = float(getattr(setting.channel, "variance", 0.0)) / 2 if setting.clean else 0.0
     words = setting.inputs.test_words(test_count(d))
-    live = as_arrays(setting)
+    live, inputs = as_arrays(setting), setting.inputs
 
     def tests() -> TestRisk:
         return TestRisk(_tests(setting, start, keys, d), setting.loss, student)
@@ -67,7 +70,7 @@ def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> Ab
     if closed(setting):
         pair: Any = setting.committees
         sums, of = as_arrays(error_sum(pair)), as_arrays(pair)
-        return CommitteeView(teacher, lambda path: np.asarray(risks(of, sums, path)), None, None, floor)
+        return CommitteeView(teacher, inputs, lambda path: np.asarray(risks(of, sums, path)), None, None, floor, d)
     if by_fields(setting):
         count = student.width + _directions(setting, start)
         draw = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, 0), (FIELDS, count)))
@@ -79,10 +82,11 @@ def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> Ab
             live.channel,
             live.loss,
             setting.clean,
+            inputs,
         )
-        return CommitteeView(teacher, None, risk, f"{FIELDS} draws of the fields", floor)
+        return CommitteeView(teacher, inputs, None, risk, f"{FIELDS} draws of the fields", floor, d)
     if _directions(setting, start):
-        return CommitteeView(teacher, None, tests(), words, floor)
+        return CommitteeView(teacher, inputs, None, tests(), words, floor, d)
     return PlainView(tests(), floor, words)
 
 
@@ -104,6 +108,7 @@ def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
         y: Any = tests.y
         if setting.teacher is not None:
             y = setting.teacher.output(jax.tree.map(lambda x: x[r], start.teacher), tests.x)  # noqa: B023
+            y = setting.inputs.unseen(jax.random.fold_in(key, 2), y)
         if not setting.clean:
             y = setting.channel.sample(jax.random.fold_in(key, 1), y)
         made.append(Points(tests.x, y, tests.mirrored))

@@ -10,15 +10,16 @@ from typing import Self, TypeVar
 import equinox as eqx
 
 from limitlab.algorithms.base import AbstractFit
-from limitlab.algorithms.checks import check_normal, check_sphere
+from limitlab.algorithms.checks import check_flat, check_no_features, check_normal, check_normal_fields, check_sphere
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.errors import LimitUndefinedError
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs
 from limitlab.problems.channels import AbstractChannel
+from limitlab.problems.inputs import Modes
 from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
-from limitlab.problems.networks import Committee, SingleIndex
+from limitlab.problems.networks import Committee, RandomFeatures, SingleIndex
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart, RandomStart
@@ -62,8 +63,9 @@ class _OneDirection(eqx.Module):
 
     @property
     def rho(self) -> float:
-        """E w^2 of the teacher."""
-        return float(self.teacher.prior.second_moment)
+        """The variance of the teacher's field: E w^2, unless inputs have a spectrum."""
+        moment, modes = self.teacher.prior.second_moment, self.inputs.modes
+        return float(moment if modes is None else modes.signal(moment) + modes.unexplained)
 
 
 class GLM(_OneDirection):
@@ -76,6 +78,7 @@ class GLM(_OneDirection):
     @classmethod
     def of(cls, problem: Problem, asked: Asked) -> Self:
         check_normal(problem, asked)
+        check_no_features(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
@@ -87,6 +90,8 @@ class GLM(_OneDirection):
 
     @classmethod
     def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
+        check_flat(problem, asked)
+        check_no_features(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
@@ -102,6 +107,22 @@ class ConvexFit(_OneDirection):
     loss: AbstractConvexLoss
     penalty: float
 
+    @property
+    def features(self) -> RandomFeatures | None:
+        """Features of the inputs, if these are what is fitted."""
+        student = self.problem.student
+        return student if isinstance(student, RandomFeatures) else None
+
+    @property
+    def modes(self) -> Modes | None:
+        """The spectrum of what is fitted: of the inputs, or of normal features that are as good."""
+        return self.inputs.modes if self.features is None else self.features.equivalent(self.rho)
+
+    @property
+    def width(self) -> float:
+        """How many numbers are fitted, over d."""
+        return 1.0 if self.features is None else float(self.features.width_ratio)
+
     @classmethod
     def of(cls, problem: Problem, asked: Asked) -> Self:
         rule = asked.part(
@@ -110,7 +131,7 @@ class ConvexFit(_OneDirection):
             "Problem.algorithm=ERM(penalty=...)",
             "Other rules have other limits; see limits(problem).",
         )
-        check_normal(problem, asked)
+        check_normal_fields(problem, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
@@ -125,6 +146,8 @@ class ConvexFit(_OneDirection):
                 f"{loss!r}, which is not convex: it has many minima and replica symmetry breaks",
                 "Use a convex loss, or a dynamical rule (GradientDescent, GAMP) for this one.",
             )
+        if problem.student is not None and problem.student.frozen:
+            check_flat(problem, asked)
         convex = asked.part(loss, AbstractConvexLoss, "a convex loss", "Derive it from AbstractConvexLoss.")
         wrong = convex.reads(problem.channel)
         if wrong is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import equinox as eqx
 import numpy as np
 
-from limitlab.algorithms.checks import check_fresh, check_normal
+from limitlab.algorithms.checks import check_fresh, check_normal, check_normal_fields
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.problems.asked import Asked
@@ -92,10 +92,13 @@ class CommitteeParts(NamedTuple):
     algorithm: OnlineSGD
 
 
-def committee_parts(problem: Problem, asked: Asked) -> CommitteeParts:
-    """All that `CommitteeOnePass` asks except whether the activation has a gradient, which takes time to see."""
+def committee_parts(problem: Problem, asked: Asked, spectrum: bool = False) -> CommitteeParts:
+    """All that `CommitteeOnePass` asks except whether the activation has a gradient, which takes time to see.
+
+    ``spectrum``: whether inputs may have one.
+    """
     inputs, start, rule = problem.inputs, problem.start, problem.algorithm
-    check_normal(problem, asked)
+    (check_normal_fields if spectrum else check_normal)(problem, asked)
     teacher = asked.part(
         problem.teacher, Committee, "a Committee teacher", "Describe a single direction as Committee(width=1, ...)."
     )

@@ -3,6 +3,8 @@ r"""The best penalty of a convex fit, and when its labels are separable.
 .. math:: \lambda_{opt} = \mathrm{argmin}_\lambda\ \mathrm{generalisation\ error}(\lambda)
 """
 
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 
@@ -13,6 +15,8 @@ from limitlab.macro.erm.separability import separability_ratio
 from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
+from limitlab.problems.inputs import AbstractSpectrum, Gaussian
+from limitlab.problems.networks import SingleIndex
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
@@ -59,21 +63,32 @@ class OptimalPenalty(Record, eqx.Module):
 
 @verb
 def separability_threshold(
-    channel: AbstractChannel, prior: AbstractPrior | None = None, progress: Watch = None
+    channel: AbstractChannel,
+    prior: AbstractPrior | None = None,
+    progress: Watch = None,
+    spectrum: AbstractSpectrum | None = None,
 ) -> float:
     r"""The samples per dimension below which labels can be separated by a hyperplane through the origin.
 
     .. math:: 1/\alpha_c = \min_t E\,(Z + tU)_+^2, \qquad U = y z^*/\sqrt\rho
 
     Infinite for noiseless signs; 2 for labels that are pure noise. Without penalty the logistic fit exists only above,
-    max margin only below. Only the second moment of the prior counts.
+    max margin only below. Only the second moment of the prior counts. Of a ``spectrum`` of the inputs
+    count the signal, what is ``unexplained`` of the teacher, and the share of directions whose eigenvalue is not 0.
     """
     relieve()
     asked = Asked("separability_threshold", InputError)
     channel = asked.part(channel, AbstractChannel, "a channel such as Sign(flip=0.1)", "Give one.")
     prior = GaussianPrior() if prior is None else prior
     prior = asked.part(prior, AbstractPrior, "a prior such as GaussianPrior()", "Leave it out for this one.")
-    return separability_ratio(channel, float(prior.second_moment))
+    if spectrum is None:
+        return separability_ratio(channel, float(prior.second_moment))
+    modes: Any = Gaussian(spectrum=spectrum).modes
+    wrong = SingleIndex(prior).off_spectrum(modes)
+    if wrong is not None:
+        asked.refuse(*wrong)
+    rank = float(np.sum(np.asarray(modes.h)[np.asarray(modes.c) > 0]))
+    return rank * separability_ratio(channel, float(modes.signal(prior.second_moment)), float(modes.unexplained))
 
 
 @verb
@@ -81,17 +96,20 @@ def optimal_penalty(problem: Problem, progress: Watch = None) -> OptimalPenalty:
     """The penalty that makes the generalisation error of the problem's fit least; the problem's own is not used.
 
     For labels -1 and +1 the error is the probability of a wrong sign, otherwise the mean-square error of the output.
-    Square loss is in closed form; others by grids of penalties, each solved in one call, closing in on the minimum.
+    Square loss is in closed form unless a spectrum of the inputs says what the teacher is; others by grids of
+    penalties, each solved in one call, closing in on the minimum.
     """
     relieve()
     setting = ConvexFit.of(problem, Asked("optimal_penalty", InputError))
     if setting.loss.hard:
         raise InputError("optimal_penalty: MaxMargin() has no penalty. Use HingeLoss() or LogisticLoss().")
     ratio = setting.ratio
-    low, high = 1e-8 / (1 + ratio) ** 2, 1e6 * (1 + ratio)
+    modes = setting.modes
+    unit = 1.0 if modes is None else float(np.max(modes.c))  # eigenvalues and penalties have one scale
+    low, high = 1e-8 * unit / (1 + ratio) ** 2, 1e6 * unit * (1 + ratio)
     grid = np.linspace(np.log(low), np.log(high), LANES)
     error = _errors(setting, grid)
-    if setting.loss.quadratic:
+    if setting.loss.quadratic and (modes is None or modes.t2 is None):
         return _ridge(setting, grid, error)
     lowest = np.nanmin(error)
     if np.nanmax(error) - lowest < FLAT * lowest:
@@ -141,9 +159,14 @@ def _within(setting: ConvexFit, grid: np.ndarray, best: float, lowest: float) ->
 
 
 def _ridge(setting: ConvexFit, grid: np.ndarray, error: np.ndarray) -> OptimalPenalty:
-    """(y2 - c1^2 rho)/(c1^2 rho): noise over signal of the best linear model, for every sample ratio."""
-    rho = setting.rho
+    """(y2 - c1^2 rho)/(c1^2 rho): noise over signal of the best linear model, for every sample ratio.
+
+    With a spectrum it is noise over the second moment of the teacher's weights, if that is the same on all modes.
+    """
+    rho, modes = setting.rho, setting.modes
     c1, _, rest = (float(x) for x in setting.channel.label_moments(rho))
+    if modes is not None:
+        rho, rest = float(setting.prior.second_moment), rest + c1**2 * float(modes.unexplained)
     if c1 == 0:
         kind = "no better than a coin" if setting.channel.labels == "binary" else "best as zero"
         note = f"The labels have no linear part: the prediction is {kind}."

@@ -7,6 +7,8 @@ r"""The fixed-point equations of convex empirical risk minimisation, solved by c
 with g = (prox - omega)/V. Unknowns are x = (arcsinh t, log sigma, log V), t = m/(sqrt(rho) sigma), sigma^2 =
 q - m^2/rho. A strong penalty is easy; from there the solution is followed, by tangents and Newton
 steps, to the penalty that was asked for. (Max margin has no penalty: it is followed from few samples to many.)
+
+With a spectrum the second half is a sum over modes (`limitlab.macro.erm.spectral`); the first stays as it is.
 """
 
 from typing import NamedTuple
@@ -15,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.macro.erm.spectral import Law
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.losses import AbstractConvexLoss
 from limitlab.problems.population import errors, response
@@ -49,33 +52,36 @@ def _unpack(x: jax.Array, rho) -> tuple[Predictor, jax.Array]:
     return Predictor(jnp.sinh(x[0]), jnp.exp(x[1]), rho), jnp.exp(x[2])
 
 
-def _new(channel, loss, x, alpha, penalty, rho) -> jax.Array:
+def _new(channel, loss, x, alpha, penalty, rho, law: Law | None = None) -> jax.Array:
     """One round of the equations: x from its conjugates."""
     p, V = _unpack(x, rho)
     f, g, bend, _ = response(channel, loss, p, V, channel.blind(loss))
+    if law is not None:
+        m, sigma, V = law.order(alpha * f, alpha * g, alpha * bend, penalty, rho)
+        return jnp.stack([jnp.arcsinh(m / (jnp.sqrt(rho) * sigma)), jnp.log(sigma), jnp.log(V)])
     log_V = -jnp.log(penalty + alpha * bend)
     log_sigma = jnp.log(alpha * g) / 2 + (x[2] if loss.hard else log_V)
     ratio = jnp.sqrt(rho) * alpha * f / jnp.sqrt(alpha * g)
     return jnp.stack([jnp.arcsinh(ratio), log_sigma, log_V])
 
 
-def residual(channel, loss, x, alpha, penalty, rho) -> jax.Array:
+def residual(channel, loss, x, alpha, penalty, rho, law: Law | None = None) -> jax.Array:
     """x minus what the equations make of it."""
-    return x - _new(channel, loss, x, alpha, penalty, rho)
+    return x - _new(channel, loss, x, alpha, penalty, rho, law)
 
 
-def _path(loss, s, alpha, penalty):
+def _path(loss, s, alpha, penalty, largest):
     """(alpha, penalty) at s in [0, 1]."""
     if loss.hard:
         first = jnp.minimum(alpha, FEW)
         return first * (alpha / first) ** s, jnp.ones_like(penalty)
-    first = jnp.maximum(penalty, 10 * (1 + alpha))
+    first = jnp.maximum(penalty, 10 * (1 + alpha) * largest)
     return alpha, penalty + (first - penalty) * (1 - s) ** POWER
 
 
-def _start(loss, alpha, penalty):
+def _start(loss, alpha, penalty, largest):
     """A rough first point: with a strong penalty, or few samples, the equations hardly depend on x."""
-    alpha, penalty = _path(loss, jnp.zeros(()), alpha, penalty)
+    alpha, penalty = _path(loss, jnp.zeros(()), alpha, penalty, largest)
     return jnp.stack([jnp.asarray(0.1), jnp.log(alpha + 1e-3) / 2 - jnp.log(penalty), -jnp.log(penalty)])
 
 
@@ -94,11 +100,12 @@ class _Walk(NamedTuple):
     done: jax.Array
 
 
-def _follow(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho) -> _Walk:
+def _follow(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho, law: Law | None) -> _Walk:
     """From s = 0 to s = 1, one Newton step (three derivatives and the slope in s) per round."""
+    largest = 1.0 if law is None else jnp.max(law.c)
 
     def equations(x, s):
-        r = residual(channel, loss, x, *_path(loss, s, alpha, penalty), rho)
+        r = residual(channel, loss, x, *_path(loss, s, alpha, penalty, largest), rho, law)
         return r, r
 
     def body(at: _Walk) -> _Walk:
@@ -125,14 +132,16 @@ def _follow(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, 
         tries = jnp.where(good | bad, 0, at.tries + 1)
         return _Walk(point, tangent, s, x, to, h, tries, size, at.steps + 1, done)
 
-    x = _start(loss, alpha, penalty)
+    x = _start(loss, alpha, penalty, largest)
     zero = jnp.zeros(())
     begin = _Walk(x, jnp.zeros(3), zero, x, zero, zero + 0.1, jnp.asarray(0), zero + jnp.inf, jnp.asarray(0), zero > 1)
     return jax.lax.while_loop(lambda at: ~at.done & (at.h > 1e-7) & (at.steps < MAX_STEPS), body, begin)
 
 
-def _solve_one(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho) -> Solution:
-    end = _follow(channel, loss, alpha, penalty, rho)
+def _solve_one(
+    channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho, law: Law | None = None
+) -> Solution:
+    end = _follow(channel, loss, alpha, penalty, rho, law)
     p, V = _unpack(end.good, rho)
     blind = channel.blind(loss)
     if blind:  # m = 0 by symmetry, not by rounding
@@ -145,9 +154,11 @@ def _solve_one(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalt
 
 
 @eqx.filter_jit
-def solve_lanes(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho) -> Solution:
+def solve_lanes(
+    channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho, law: Law | None = None
+) -> Solution:
     """The solutions for arrays of sample ratios, penalties and teacher norms, all in one call."""
     if channel.on_a_line:
-        return jax.vmap(lambda a, l, r: _solve_one(channel, loss, a, l, r))(alpha, penalty, rho)
+        return jax.vmap(lambda a, l, r: _solve_one(channel, loss, a, l, r, law))(alpha, penalty, rho)
     # Two-dimensional laws: one after the other, or their nodes fill the memory.
-    return jax.lax.map(lambda case: _solve_one(channel, loss, *case), (alpha, penalty, rho))
+    return jax.lax.map(lambda case: _solve_one(channel, loss, case[0], case[1], case[2], law), (alpha, penalty, rho))

@@ -8,10 +8,12 @@ import jax
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.algorithms.settings.spectral import spectral_setting
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import crowds, flow, limit_start, quadrature_error, tolerance, warn_of_error
 from limitlab.macro.overlaps.family import How, kin, solve_many
 from limitlab.macro.overlaps.size import jacobian_bytes, overlap_bytes, path_bytes, solver_for, start_bytes
+from limitlab.macro.overlaps.spectral import predict_spectral, spectral_memory
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.machine import Memory, check_memory, fits
@@ -21,7 +23,8 @@ from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.results.schema import derived, overlap_dataset
-from limitlab.states.overlaps import Overlaps, check_room, error_sum, initial_overlaps, risks, start_key
+from limitlab.states.direction import Direction
+from limitlab.states.overlaps import ByMode, Overlaps, check_room, error_sum, initial_overlaps, risks, start_key
 from limitlab.states.run import Run
 from limitlab.states.view import AbstractView, Variable, assembled
 from limitlab.verbs import turns
@@ -41,6 +44,10 @@ class OverlapODE(AbstractLimit):
     time t costs t p d / gamma steps. All terms in the learning rate are kept. Units that start with the very same
     weights stay together under SGD and are integrated as one: for activations with a kink the equations of two
     parallel units are not Lipschitz (they feel the square root of 1 - rho) and rounding would pull them apart.
+
+    With a spectrum of the inputs there is one matrix of overlaps for every mode (`limitlab.macro.overlaps.spectral`),
+    and one linear unit may have any convex loss and channel. Then ``d`` is for least squares: the means are exact at
+    that d.
 
     Parameters
     ----------
@@ -67,7 +74,10 @@ class OverlapODE(AbstractLimit):
 
     reference: ClassVar[str] = "saad1995online"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
-    variables: ClassVar[dict[str, Variable]] = assembled(AbstractView, Overlaps, Run)
+    variables: ClassVar[dict[str, Variable]] = {
+        **assembled(AbstractView, Overlaps, ByMode, Run),
+        "generalisation_error": Direction.variables["generalisation_error"],
+    }
 
     def __check_init__(self):
         if self.d is not None:
@@ -80,11 +90,11 @@ class OverlapODE(AbstractLimit):
         check_choice("OverlapODE", "method", self.method, ("auto", "closed", "quadrature"))
         check_choice("OverlapODE", "solver", self.solver, ("auto", "explicit", "implicit"))
 
-    def setting(self, problem: Problem, asked: Asked) -> CommitteeOnePass:
-        return CommitteeOnePass.of(problem, asked)
+    def setting(self, problem: Problem, asked: Asked) -> Any:
+        return CommitteeOnePass.of(problem, asked) if problem.inputs.modes is None else spectral_setting(problem, asked)
 
     def start(self, problem: Problem, replica: int) -> Overlaps:
-        """Where the ODE of one replica starts."""
+        """Where the ODE of one replica starts, with a spectrum on every mode."""
         return self._start(self.parsed(problem), replica)
 
     def _check_room(self, setting: CommitteeOnePass) -> None:
@@ -98,7 +108,9 @@ class OverlapODE(AbstractLimit):
         numbers = map(np.asarray, (self.seed, replica, float(self.d)))
         return jax.device_get(_draw(as_arrays(setting), *numbers))
 
-    def memory(self, setting: CommitteeOnePass, times: np.ndarray) -> Memory:
+    def memory(self, setting: Any, times: np.ndarray) -> Memory:
+        if setting.inputs.modes is not None:
+            return spectral_memory(setting, times)
         p, k, replicas = setting.student.width, setting.teacher.width, self.replicas if self.d is not None else 1
         whole = overlap_bytes(setting, p, self.method)
         seen = start_bytes(p, k) + path_bytes(p, k, len(times) * replicas)
@@ -112,7 +124,9 @@ class OverlapODE(AbstractLimit):
             "HighDimMeanField follows wide students by their law.",
         )
 
-    def solve(self, setting: CommitteeOnePass, times: np.ndarray):
+    def solve(self, setting: Any, times: np.ndarray):
+        if setting.inputs.modes is not None:
+            return predict_spectral(self, setting, times)
         self._check_room(setting)
         live = as_arrays(setting)
         runs = [self._run(setting, live, times, r) for r in turns(range(self.replicas if self.d is not None else 1))]

@@ -35,6 +35,22 @@ class SingleIndex(AbstractTeacher):
     def draw(self, key, d):
         return self.prior.vector(key, d)
 
+    def draw_on(self, inputs, key, d):
+        modes = inputs.modes
+        if modes is None:
+            return self.draw(key, d)
+        return self.prior.blocks(key, modes.places(d), modes.squares(self.prior.second_moment))
+
+    def off_spectrum(self, modes):
+        if modes.t2 is None or (self.prior.gaussian and float(self.prior.second_moment) == 1):
+            return None
+        return (
+            "teacher=SingleIndex(GaussianPrior(1)) beside a spectrum that says what the teacher is (PowerLaw, or "
+            "Spectrum with `teacher`)",
+            self,
+            "Use that prior: its size is in the spectrum. Or leave `teacher` out of the spectrum.",
+        )
+
     def output(self, weights, x):
         return x @ weights.astype(x.dtype)
 

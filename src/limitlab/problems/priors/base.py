@@ -79,6 +79,15 @@ class AbstractPrior(Part):
         """The weights of one teacher in d dimensions."""
         return self.sample(key, (d,))
 
+    @property
+    def gaussian(self) -> bool:
+        """True if weights are normal: their law is known by its second moment, direction by direction."""
+        return False
+
+    def blocks(self, key: jax.Array, places: jax.Array, squares: jax.Array) -> jax.Array:
+        """The weights of one teacher whose coordinates belong to ``places`` (d,) among blocks."""
+        return self.vector(key, len(places))
+
     @abstractmethod
     def denoise(self, A: jax.Array, B: jax.Array) -> Posterior:
         """log Z_w(A, B), posterior mean and variance, elementwise."""

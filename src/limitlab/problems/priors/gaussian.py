@@ -34,6 +34,16 @@ class GaussianPrior(AbstractPrior):
         w = self.sample(key, (d,))
         return w * jnp.sqrt(self.second_moment * d / jnp.sum(jnp.square(w)))
 
+    @property
+    def gaussian(self):
+        return True
+
+    def blocks(self, key, places, squares):
+        """On a sphere in every block, of mean square ``squares`` there: as in `vector`, only scatter is removed."""
+        w, count = jax.random.normal(key, (len(places),)), len(squares)
+        total, size = (jax.ops.segment_sum(x, places, count) for x in (jnp.square(w), jnp.ones_like(w)))
+        return w * jnp.sqrt(squares * size / jnp.where(size > 0, total, 1.0))[places]
+
     def denoise(self, A, B):
         v = self.variance / (1 + A * self.variance)
         return Posterior(B**2 * v / 2 - jnp.log1p(A * self.variance) / 2, B * v, v + 0 * B)

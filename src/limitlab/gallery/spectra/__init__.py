@@ -1,0 +1,1 @@
+"""Inputs with structure: spectra, random features, power laws."""

@@ -1,0 +1,1 @@
+"""Learning on inputs of any spectrum, in raw units."""
