@@ -236,7 +236,8 @@ def _curves(array: "xr.DataArray", band: "xr.DataArray | None" = None) -> list[C
     if "replica" in array.dims:
         mean, error = average(array.transpose("replica", axis, *others).values)
     else:
-        mean, error = (None if x is None else x.transpose(axis, *others).values for x in (array, band))
+        mean = array.transpose(axis, *others).values
+        error = None if band is None else band.transpose(axis, *others).values
     curves = []
     for entry in product(*(range(array.sizes[dim]) for dim in others)):
         if any(entry[others.index(i)] > entry[others.index(j)] for i, j in pairs):

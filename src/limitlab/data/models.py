@@ -7,13 +7,21 @@ import numpy as np
 from limitlab.data.pool import Pool
 from limitlab.errors import InputError
 from limitlab.problems.losses.base import AbstractConvexLoss
-from limitlab.problems.losses.margin import LogisticLoss
-from limitlab.problems.losses.residual import SquareLoss
+from limitlab.problems.losses.margin import LogisticLoss, SquaredHingeLoss
+from limitlab.problems.losses.residual import PseudoHuberLoss, SquareLoss
 from limitlab.text import code, show
 
-__all__ = ["Model"]
+__all__ = ["MODELS", "Model"]
 
 KNOWN = "Ridge, KernelRidge, LogisticRegression, or a Pipeline that ends in one of these"
+
+
+MODELS = {  # as the command line calls them
+    "ridge": SquareLoss,
+    "logistic": LogisticLoss,
+    "squared-hinge": SquaredHingeLoss,
+    "pseudo-huber": PseudoHuberLoss,
+}
 
 
 class Model(NamedTuple):
@@ -103,7 +111,8 @@ def _translated(pool: Pool, estimator: Any, notes: list[str]) -> tuple[Pool, Abs
         if len(steps):
             from sklearn.base import clone
 
-            columns = clone(steps).fit_transform(pool.X, pool.y)
+            fresh: Any = clone(steps)
+            columns = fresh.fit_transform(pool.X, pool.y)
             columns = columns.toarray() if hasattr(columns, "toarray") else columns
             pool = pool.replaced(X=columns)
             notes.append("the Pipeline's transformers were fitted on the whole pool, tested rows as well")

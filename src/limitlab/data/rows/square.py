@@ -12,10 +12,10 @@ left out and tau_j/(1 + l_j)^2 when it is not. At f = 1 these are the squared re
 """
 
 from abc import abstractmethod
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import cholesky, lapack, solve_triangular
+from scipy.linalg import cholesky, get_lapack_funcs, solve_triangular
 
 from limitlab.data.rows.anderson import Anderson
 from limitlab.data.rows.theory import Design, RowTheory
@@ -53,8 +53,11 @@ def square_rows(design: Design, y: np.ndarray, share: float) -> RowTheory:
 class _Weights(Protocol):
     """A weighted ridge of the pool: 1 - h and gamma of every row."""
 
-    kept: np.ndarray
-    gamma: np.ndarray
+    @property
+    def kept(self) -> np.ndarray: ...
+
+    @property
+    def gamma(self) -> np.ndarray: ...
 
     @abstractmethod
     def residual(self, y: np.ndarray) -> np.ndarray:
@@ -122,7 +125,8 @@ class _Wide:
         A = self._K.copy()
         A[np.diag_indices(len(A))] += self._penalty / omega
         L = cholesky(A, lower=True, overwrite_a=True)
-        A, wrong = lapack.dpotri(L, lower=1, overwrite_c=1)
+        (inverse,) = get_lapack_funcs(("potri",), (L,))
+        A, wrong = inverse(L, lower=1, overwrite_c=1)
         if wrong:
             raise np.linalg.LinAlgError("the matrix of the rows is singular")
         A = np.tril(A) + np.tril(A, -1).T
@@ -142,7 +146,8 @@ def _spread(at: _Weights, left_out: np.ndarray, share: float) -> tuple[np.ndarra
     if share == 1:
         return base, True
     factor = (1 - share) / share / at.kept**2
-    operator = LinearOperator(  # pyright: ignore[reportCallIssue]
+    make: Any = LinearOperator
+    operator = make(
         (len(base), len(base)), matvec=lambda tau: np.ravel(tau) - factor * at.spread(np.ravel(tau)), dtype=float
     )
     tau, ended = gmres(operator, base, x0=base, rtol=1e-11, atol=0.0, restart=60, maxiter=20)
