@@ -5,6 +5,7 @@ import pytest
 from pools import cancer, diabetes, digits
 
 import limitlab as ll
+from limitlab.data.rows import square
 from limitlab.data.rows.general import general_rows
 from limitlab.data.rows.moments import paid, pulls
 from limitlab.data.rows.square import _Tall, _Wide, square_rows
@@ -93,14 +94,18 @@ def test_equal_rows_are_the_pool_formula():
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_wide_features_are_solved_by_rows_alike(intercept):
+def test_wide_features_are_solved_by_rows_alike(intercept, monkeypatch):
     X, y = small(40, 8)
     omega = np.linspace(0.2, 0.9, 40)
     tall, wide = (kind(Design.of(X, 0.3, intercept)).at(omega) for kind in (_Tall, _Wide))
     np.testing.assert_allclose(wide.kept, tall.kept, rtol=1e-10)
     np.testing.assert_allclose(wide.gamma, tall.gamma, rtol=1e-10)
     np.testing.assert_allclose(wide.residual(y), tall.residual(y), rtol=1e-9)
-    np.testing.assert_allclose(wide.spread(y**2), tall.spread(y**2), rtol=1e-9)
+    monkeypatch.setattr(square, "DENSE", 2.0)
+    by_columns = tall.spread()(y**2)
+    monkeypatch.setattr(square, "DENSE", 0.0)
+    np.testing.assert_allclose(tall.spread()(y**2), by_columns, rtol=1e-9)
+    np.testing.assert_allclose(wide.spread()(y**2), tall.spread()(y**2), rtol=1e-9)
 
 
 def test_rows_of_a_gaussian_pool_agree_with_fits():

@@ -12,6 +12,7 @@ left out and tau_j/(1 + l_j)^2 when it is not. At f = 1 these are the squared re
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = ["square_rows"]
 CLOSE = 1e-10  # largest change of log omega
 ROUNDS = 500
 LEAST = 1e-14  # what is left of a row whose leverage is nearly 1
+DENSE = 0.125  # columns per row from which products of rows are kept
 WIDE = 0.6  # columns per row from which the N x N matrix of the rows is the smaller work
 
 
@@ -64,12 +66,12 @@ class _Weights(Protocol):
         """y - x.w of the ridge."""
 
     @abstractmethod
-    def spread(self, tau: np.ndarray) -> np.ndarray:
-        """Sum over i other than j of (x_j H^-1 x_i)^2 omega_i^2 tau_i."""
+    def spread(self) -> Callable[[np.ndarray], np.ndarray]:
+        """tau -> the sum over i other than j of (x_j H^-1 x_i)^2 omega_i^2 tau_i."""
 
 
 class _TallAt(NamedTuple):
-    """By columns: Z Z^T = X H^-1 X^T."""
+    """By columns: Z Z^T = X H^-1 X^T, whose squares are kept if they are not many times as large as X."""
 
     omega: np.ndarray
     Z: np.ndarray
@@ -79,10 +81,18 @@ class _TallAt(NamedTuple):
     def residual(self, y):
         return y - self.Z @ (self.Z.T @ (self.omega * y))
 
-    def spread(self, tau):
-        weight = self.omega**2 * tau
-        S = (self.Z * weight[:, None]).T @ self.Z
-        return np.einsum("ij,ij->i", self.Z @ S, self.Z) - self.gamma**2 * weight
+    def spread(self):
+        if self.Z.shape[1] > DENSE * len(self.Z):
+            squares = np.square(self.Z @ self.Z.T)
+            np.fill_diagonal(squares, 0.0)
+            return lambda tau: squares @ (self.omega**2 * tau)
+
+        def by_columns(tau):
+            weight = self.omega**2 * tau
+            S = (self.Z * weight[:, None]).T @ self.Z
+            return np.einsum("ij,ij->i", self.Z @ S, self.Z) - self.gamma**2 * weight
+
+        return by_columns
 
 
 class _Tall:
@@ -110,9 +120,10 @@ class _WideAt(NamedTuple):
     def residual(self, y):
         return self.A @ y / self.omega
 
-    def spread(self, tau):
+    def spread(self):
         squares = np.square(self.A)
-        return (squares @ tau - np.diagonal(squares) * tau) / self.omega**2
+        np.fill_diagonal(squares, 0.0)
+        return lambda tau: squares @ tau / self.omega**2
 
 
 class _Wide:
@@ -147,8 +158,9 @@ def _spread(at: _Weights, left_out: np.ndarray, share: float) -> tuple[np.ndarra
         return base, True
     factor = (1 - share) / share / at.kept**2
     make: Any = LinearOperator
+    spread = at.spread()
     operator = make(
-        (len(base), len(base)), matvec=lambda tau: np.ravel(tau) - factor * at.spread(np.ravel(tau)), dtype=float
+        (len(base), len(base)), matvec=lambda tau: np.ravel(tau) - factor * spread(np.ravel(tau)), dtype=float
     )
     tau, ended = gmres(operator, base, x0=base, rtol=1e-11, atol=0.0, restart=60, maxiter=20)
     return tau, ended == 0 and bool(np.all(tau >= 0))
