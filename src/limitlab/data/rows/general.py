@@ -114,15 +114,16 @@ def _way(design: Design, start: Fields | None) -> list[np.ndarray]:
         return [design.penalty]
     size = FIRST * float(np.mean(np.sum(design.Z[:, penalised] ** 2, axis=1)))
     factor = size / float(design.penalty[penalised].max())
-    steps = int(np.ceil(np.log(factor) / np.log(FACTOR) - 1e-3)) if factor > 1 else 0
+    steps = int(np.ceil(np.log(factor) / np.log(FACTOR) - 0.3)) if factor > 1 else 0  # the last step may be twice it
     return [*(design.penalty * factor / FACTOR**k for k in range(steps)), design.penalty]
 
 
 def _solve(loss, design: Design, y, share: float, at: Fields, tolerance: float, most: int) -> _Found:
     mixing, rest, last, before = Anderson(), 0, np.inf, (at, at)
+    space = (np.empty_like(design.Z), np.empty_like(design.Z))  # for every round: fresh pages cost more than products
     new, hat, change, rounds = at, np.zeros(len(y)), np.inf, 0
     for rounds in range(1, max(most, 1) + 1):  # noqa: B007
-        new, hat = _round(loss, design, y, share, at)
+        new, hat = _round(loss, design, y, share, at, space)
         change = at.change(new)
         if change < tolerance:
             break
@@ -141,20 +142,23 @@ def _solve(loss, design: Design, y, share: float, at: Fields, tolerance: float, 
     return _Found(new, hat, rounds, change)
 
 
-def _round(loss, design: Design, y, share: float, at: Fields) -> tuple[Fields, np.ndarray]:
+def _round(
+    loss, design: Design, y, share: float, at: Fields, space: tuple[np.ndarray, np.ndarray]
+) -> tuple[Fields, np.ndarray]:
     g, gg, bend = pulls(loss, y, at.mean, at.sd, at.ell)
     a = share * bend
     kept = 1 - np.minimum(a * at.ell, share * (1 - 1e-12))
     omega, pull = a / kept, share * g
-    root = design.Z * np.sqrt(omega)[:, None]
+    root, Z = space
+    np.multiply(design.Z, np.sqrt(omega)[:, None], out=root)
     H = root.T @ root
     H[np.diag_indices(len(H))] += design.penalty
     L = cholesky(H, lower=True, overwrite_a=True, check_finite=False)
-    Z = solve_triangular(L, design.Z.T, lower=True, check_finite=False).T
+    np.matmul(design.Z, solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False).T, out=Z)
     gamma = np.einsum("ij,ij->i", Z, Z)
     ell = gamma / kept
     w = cho_solve((L, True), design.Z.T @ (pull + omega * (at.mean + at.ell * pull)), check_finite=False)
     xi = np.maximum(share * gg - pull**2 - (a * at.sd) ** 2, 0.0) / kept**2
-    root = Z * np.sqrt(xi)[:, None]
-    v = (np.einsum("ij,ij->i", Z @ (root.T @ root), Z) - gamma**2 * xi) / kept**2
+    S = np.multiply(Z, np.sqrt(xi)[:, None], out=root).T @ root
+    v = (np.einsum("ij,ij->i", np.matmul(Z, S, out=root), Z) - gamma**2 * xi) / kept**2
     return Fields(design.Z @ w - ell * pull, np.sqrt(np.maximum(v, LEAST)), ell), omega * gamma

@@ -16,8 +16,8 @@ from limitlab.problems.losses.base import AbstractConvexLoss
 
 __all__ = ["by_blocks", "losses_of", "paid", "pulls"]
 
-BLOCK = 512  # rows of one compiled call, whatever their number
-NODES = 40  # of Gauss-Hermite
+BLOCKS = (512, 2048)  # rows of one compiled call: small pools, and others, whatever their number
+NODES = 32  # of Gauss-Hermite
 PART = 24  # of Gauss-Legendre on a part of the line
 REACH = 8.5  # standard deviations
 TINY = 1e-300
@@ -39,21 +39,22 @@ def losses_of(loss: AbstractConvexLoss, y: np.ndarray, z: np.ndarray) -> np.ndar
 
 
 def by_blocks(function: Callable[..., jax.Array], *columns: np.ndarray) -> np.ndarray:
-    """What a function of columns gives, blocks of rows at a time: compiled once for all pools."""
+    """What a function of columns gives, blocks of rows at a time: compiled once for all small pools and once for all others."""
     rows = len(columns[0])
+    size = next((size for size in BLOCKS if rows <= size), BLOCKS[-1])
     parts = []
-    for k in range(0, rows, BLOCK):
-        block = [column[k : k + BLOCK] for column in columns]
-        short = BLOCK - len(block[0])
+    for k in range(0, rows, size):
+        block = [column[k : k + size] for column in columns]
+        short = size - len(block[0])
         block = [np.concatenate([column, np.ones(short)]) for column in block] if short else block
-        parts.append(np.asarray(function(*block))[:, : BLOCK - short])
-    return np.concatenate(parts, axis=1)
+        parts.append(np.asarray(function(*block))[:, : size - short])
+    return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 @eqx.filter_jit
 def _pulls(loss: AbstractConvexLoss, y, mean, sd, V):
     s, weight = _nodes(loss, y, mean, sd, V)
-    _, pull, bend = loss.proximal(s, V[:, None])
+    _, pull, bend = jax.lax.optimization_barrier(loss.proximal(s, V[:, None]))  # not once for every average
     sign = y if loss.of == "margin" else -1.0
     average = [jnp.sum(weight * x, axis=1) for x in (pull, jnp.square(pull), -bend)]
     return jnp.stack([sign * average[0], *average[1:]])

@@ -1,6 +1,6 @@
 """Double descent on real images: the peak of almost unpenalised ridge, predicted row by row.
 
-Without penalty the peak is at n = rank. A penalty of 1e-6 already hides the smallest of these modes, and moves it below.
+Without penalty the peak is at n = rank. A penalty of 1e-6 hides the smallest of these modes, and moves it below.
 """
 
 from typing import TYPE_CHECKING

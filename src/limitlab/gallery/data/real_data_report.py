@@ -126,7 +126,7 @@ ENTRY = Entry(
     name="real-data-report",
     title="How good the row theory is on real data",
     claim="Over nine pools of scikit-learn, with no parameter fitted: ridge within 3 % in the median and 8 % in nine "
-    "of ten points, logistic and squared-hinge loss within 3 % in the median, class error within 0.01 from 60 samples on.",
+    "of ten points, logistic and squared-hinge loss within 3 % in the median, class error within 0.01 from n = 60 on.",
     compute=compute,
     check=check,
     figure=figure,
