@@ -1,15 +1,17 @@
 """The penalty of least expected loss on a pool."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from limitlab.data.models import Model
 from limitlab.data.on_pools import check_samples, pool_formula, predict_rows
-from limitlab.data.pool import Pool
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_choice
 from limitlab.verbs import tell
+
+if TYPE_CHECKING:
+    from limitlab.data.pool import Pool
 
 __all__ = ["best_penalty"]
 
@@ -19,7 +21,7 @@ NEAR = 1.001
 
 
 def best_penalty(
-    pool: Pool, loss: Any = None, samples: Any = None, theory: str | None = None
+    pool: "Pool", loss: Any = None, samples: Any = None, theory: str | None = None
 ) -> tuple[float, float, tuple[float, float], str]:
     """Penalty, error there, range within 0.1 % of the least loss, note; at one number of samples."""
     if samples is None or np.ndim(samples) != 0:

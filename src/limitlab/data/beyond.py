@@ -9,14 +9,16 @@ after which samples are new ones. How far that can be trusted is shown by half p
 that of the whole pool's answer over other pools. Elsewhere a power law is fitted to real fits, which is no theory.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from limitlab.data.models import Model
-from limitlab.data.pool import Pool
 from limitlab.errors import InputError
 from limitlab.numerics.spectral_ridge import spectral_ridge
+
+if TYPE_CHECKING:
+    from limitlab.data.pool import Pool
 
 __all__ = ["CORRECTED", "FITTED", "Further", "beyond", "no_kernel"]
 
@@ -84,7 +86,7 @@ def _ridge(model: Model, more: np.ndarray) -> Further:
     return Further(test / 2, train / 2, test, band / 2, np.maximum(band, 0.03 * train) / 2, band, CORRECTED)
 
 
-def _corrected(pool: Pool, y: np.ndarray, n: np.ndarray, penalties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _corrected(pool: "Pool", y: np.ndarray, n: np.ndarray, penalties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     modes, N = pool.modes, len(y)
     t = y - y.mean() if pool.intercept else y
     v2 = (modes.U.T @ t) ** 2 / N

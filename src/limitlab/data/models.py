@@ -1,15 +1,17 @@
 """What is fitted to a pool: a loss with penalties, or an estimator of scikit-learn translated into these."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from limitlab.data.pool import Pool
 from limitlab.errors import InputError
 from limitlab.problems.losses.base import AbstractConvexLoss
 from limitlab.problems.losses.margin import LogisticLoss, SquaredHingeLoss
 from limitlab.problems.losses.residual import PseudoHuberLoss, SquareLoss
 from limitlab.text import code, show
+
+if TYPE_CHECKING:
+    from limitlab.data.pool import Pool
 
 __all__ = ["MODELS", "Model"]
 
@@ -37,7 +39,7 @@ class Model(NamedTuple):
         Whether targets are -1 and +1, so that there are wrong signs.
     """
 
-    pool: Pool
+    pool: "Pool"
     loss: AbstractConvexLoss
     penalties: np.ndarray
     single: bool
@@ -46,7 +48,7 @@ class Model(NamedTuple):
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, pool: Pool, loss: Any, penalty: Any) -> "Model":
+    def of(cls, pool: "Pool", loss: Any, penalty: Any) -> "Model":
         notes: list[str] = []
         if hasattr(loss, "get_params") and hasattr(loss, "fit"):
             if penalty is not None:
@@ -74,7 +76,7 @@ class Model(NamedTuple):
         return {"pool": self.pool.table, "loss": code(self.loss), "penalty": self.penalties.tolist()}
 
 
-def _targets(pool: Pool, loss: AbstractConvexLoss, notes: list[str]) -> tuple[dict[str, np.ndarray], bool]:
+def _targets(pool: "Pool", loss: AbstractConvexLoss, notes: list[str]) -> tuple[dict[str, np.ndarray], bool]:
     numbers = pool.numbers
     if loss.of == "residual" and numbers is not None:
         return {"": numbers}, set(np.unique(numbers)) == {-1.0, 1.0}
@@ -98,7 +100,7 @@ def _name(value: Any) -> str:
     return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
-def _translated(pool: Pool, estimator: Any, notes: list[str]) -> tuple[Pool, AbstractConvexLoss, float]:
+def _translated(pool: "Pool", estimator: Any, notes: list[str]) -> "tuple[Pool, AbstractConvexLoss, float]":
     """alpha and C as our penalty, fit_intercept as the pool's; steps before the last are fitted on the pool."""
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.linear_model import LogisticRegression, Ridge

@@ -1,6 +1,6 @@
 """Learning curves of pools: theory, real fits beside it, and what a reader must know."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -8,7 +8,6 @@ from limitlab.data.beyond import Further, beyond, no_kernel
 from limitlab.data.curve import LearningCurve, assemble
 from limitlab.data.fits import Measured, measure_fits
 from limitlab.data.models import Model
-from limitlab.data.pool import Pool
 from limitlab.data.rows.general import Fields, general_rows
 from limitlab.data.rows.square import square_rows
 from limitlab.data.rows.theory import Design, RowTheory
@@ -17,6 +16,9 @@ from limitlab.numerics.checks import check_choice, check_integer, check_seed
 from limitlab.numerics.spectral_ridge import SpectralRidge, spectral_ridge
 from limitlab.text import show
 from limitlab.verbs import tell
+
+if TYPE_CHECKING:
+    from limitlab.data.pool import Pool
 
 __all__ = ["Predicted", "check_samples", "curve_of_pool", "pool_formula", "predict_rows"]
 
@@ -37,7 +39,7 @@ class Predicted(NamedTuple):
 
 
 def curve_of_pool(
-    pool: Pool,
+    pool: "Pool",
     loss: Any,
     penalty: Any,
     *,
@@ -91,7 +93,7 @@ def check_samples(samples: Any, model: Model, fits: int) -> np.ndarray:
     return n.astype(int)
 
 
-def pool_formula(pool: Pool, y: np.ndarray, samples: np.ndarray, penalties: np.ndarray) -> SpectralRidge:
+def pool_formula(pool: "Pool", y: np.ndarray, samples: np.ndarray, penalties: np.ndarray) -> SpectralRidge:
     """(samples, penalty): ridge from the spectrum of the pool alone."""
     modes = pool.modes
     t = y - y.mean() if pool.intercept else y

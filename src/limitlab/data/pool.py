@@ -7,16 +7,16 @@ labels are what they are: no teacher, noise level or Gaussian assumption is need
 import dataclasses
 import hashlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from limitlab.data.best import best_penalty
+from limitlab.data.curve import LearningCurve
+from limitlab.data.on_pools import curve_of_pool
 from limitlab.errors import InputError
 from limitlab.numerics.machine import Memory, check_memory
 from limitlab.text import html_table
-
-if TYPE_CHECKING:
-    from limitlab.data.curve import LearningCurve
 
 __all__ = ["Modes", "Pool"]
 
@@ -151,16 +151,12 @@ class Pool:
         about = {"rows": len(self), "columns": self.columns, "intercept": self.intercept}
         return {**{k: v for k, v in about.items() if v is not None}, "digest": digest.hexdigest()[:16]}
 
-    def learning_curve(self, loss: Any, penalty: Any, **asked: Any) -> "LearningCurve":
+    def learning_curve(self, loss: Any, penalty: Any, **asked: Any) -> LearningCurve:
         """What `limitlab.learning_curve` asks of its source."""
-        from limitlab.data.on_pools import curve_of_pool
-
         return curve_of_pool(self, loss, penalty, **asked)
 
     def optimal_penalty(self, **asked: Any) -> tuple[float, float, tuple[float, float], str]:
         """What `limitlab.optimal_penalty` asks: the penalty, the error there, the range within 0.1 %, and a note."""
-        from limitlab.data.best import best_penalty
-
         return best_penalty(self, **asked)
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ def losses_of(loss: AbstractConvexLoss, y: np.ndarray, z: np.ndarray) -> np.ndar
 
 
 def by_blocks(function: Callable[..., jax.Array], *columns: np.ndarray) -> np.ndarray:
-    """What a function of columns gives, blocks of rows at a time: compiled once for all small pools and once for all others."""
+    """What a function of columns gives, a block of rows at a time: compiled for two sizes, whatever the pool."""
     rows = len(columns[0])
     size = next((size for size in BLOCKS if rows <= size), BLOCKS[-1])
     parts = []

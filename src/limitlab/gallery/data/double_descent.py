@@ -6,12 +6,12 @@ Without penalty the peak is at n = rank. A penalty of 1e-6 hides the smallest of
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.optimize import brentq
 
 import limitlab as ll
-from limitlab.gallery.data.pools import relu_digits
 from limitlab.gallery.entry import Check, Entry, Progress
 from limitlab.gallery.figures import new_figure, palette, style_axes
-from limitlab.numerics.spectral_ridge import spectral_ridge
+from limitlab.gallery.pools import relu_digits
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,9 +29,20 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     ns = sorted({100, 200, 300, 400, 500, rank - 30, rank, rank + 30, 700, 850, 1000, 1300})
     curve = ll.learning_curve(pool, ll.SquareLoss(), PENALTY, samples=ns, fits=FITS, progress=progress)
     v2 = (pool.modes.U.T @ y) ** 2 / len(y)
-    plain = spectral_ridge(pool.modes.eigenvalues, v2, max(1 - v2.sum(), 0.0), np.array(ns), PENALTY)
-    theory = curve.prediction.assign(plug_in=("samples", plain.test / 2))
+    plain = [_plug_in(pool.modes.eigenvalues, v2, n) for n in ns]
+    theory = curve.prediction.assign(plug_in=("samples", plain))
     return {"theory": theory.assign_attrs(rank=rank), "fits": curve.fits}
+
+
+def _plug_in(s: np.ndarray, v2: np.ndarray, n: int) -> float:
+    """Half the mean square of ridge on new samples, n = sum L + penalty/kappa, as if the pool were the population."""
+
+    def off(log_kappa: float) -> float:
+        return float(np.sum(s / (s + np.exp(log_kappa))) + PENALTY * np.exp(-log_kappa) - n)
+
+    kappa = np.exp(float(brentq(off, -60, 20)))  # pyright: ignore[reportArgumentType]
+    L = s / (s + kappa)
+    return n * (1 - v2.sum() + np.sum(v2 * (1 - L) ** 2)) / (n - np.sum(L**2)) / 2
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.data.pools import heavy
 from limitlab.gallery.entry import Check, Entry, Progress
 from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.pools import heavy
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.data import pools
 from limitlab.gallery.entry import Check, Entry, Progress
 from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.pools import cancer, diabetes, digits, friedman, heavy, iris, moons, wine
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,22 +19,22 @@ FITS = 60
 NS = (30, 60, 120, 240, 480)
 SHARE = 0.75  # of the rows at most: with fewer left to test on, the fits scatter
 RIDGE: dict[str, Any] = {
-    "diabetes": pools.diabetes,
-    "cancer": pools.cancer,
-    "digits": pools.digits,
-    "wine": pools.wine,
-    "iris": pools.iris,
-    "friedman": pools.friedman,
-    "moons": pools.moons,
-    "heavy": pools.heavy,
+    "diabetes": diabetes,
+    "cancer": cancer,
+    "digits": digits,
+    "wine": wine,
+    "iris": iris,
+    "friedman": friedman,
+    "moons": moons,
+    "heavy": heavy,
 }
 CLASSES: dict[str, Any] = {
-    "cancer": pools.cancer,
-    "digits": pools.digits,
-    "three_or_eight": lambda: pools.digits(3, 8),
-    "wine": pools.wine,
-    "iris": pools.iris,
-    "moons": pools.moons,
+    "cancer": cancer,
+    "digits": digits,
+    "three_or_eight": lambda: digits(3, 8),
+    "wine": wine,
+    "iris": iris,
+    "moons": moons,
 }
 LOSSES: dict[str, Any] = {"logistic": ll.LogisticLoss(), "squared_hinge": ll.SquaredHingeLoss()}
 PENALTIES = {"ridge": (0.1, 0.01), "logistic": (0.1, 0.01), "squared_hinge": (0.1,)}
