@@ -28,7 +28,7 @@ def cancer() -> tuple[np.ndarray, np.ndarray]:
 def diabetes() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_diabetes
 
-    X, y = load_diabetes(return_X_y=True)
+    X, y = (np.asarray(x) for x in load_diabetes(return_X_y=True))
     return standard(X), (y - y.mean()) / y.std()
 
 

@@ -36,10 +36,10 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     theory, fits = data["theory"], data["fits"][["risk", "generalisation_error"]].mean("replica")
     n = theory["samples"].values
-    loss = np.abs(theory["risk"] / fits["risk"] - 1).values
-    error = np.abs(theory["generalisation_error"] - fits["generalisation_error"]).values
+    loss = np.abs((theory["risk"] / fits["risk"] - 1).values)
+    error = np.abs((theory["generalisation_error"] - fits["generalisation_error"]).values)
     choice, measured = data["penalties"]["risk"].isel(samples=0), data["penalty_fits"]["risk"].isel(samples=0)
-    apart = np.abs(choice / measured.mean("replica") - 1).values
+    apart = np.abs((choice / measured.mean("replica") - 1).values)
     least = float(PENALTIES[int(np.argmin(measured.mean("replica").values))])
     best = float(data["penalties"].attrs["best"])
     return [
