@@ -69,8 +69,7 @@ def beyond(model: Model, more: np.ndarray, samples: np.ndarray, fitted: dict[str
             law, off = _power_law(samples, means[:, p, c])
             values[name][:, p, c] = law(more)
             bands[name][:, p, c] = np.maximum(off, 0.1) * law(more)
-    names = ("risk", "train_loss", "error")
-    return Further(*(values[name] for name in names), *(bands[name] for name in names), FITTED)
+    return Further(**values, **{f"{name}_band": band for name, band in bands.items()}, kind=FITTED)
 
 
 def _ridge(model: Model, more: np.ndarray) -> Further:

@@ -47,7 +47,7 @@ def verdict(curve: LearningCurve, best: Any = None, penalty: float | None = None
         try:
             gap = curve.compare()
             fits, theory = curve.sides()
-            off = np.median(np.abs(fits[name].mean("replica") / theory[name] - 1).values)
+            off = np.median(np.abs((fits[name].mean("replica") / theory[name] - 1).values))
             word = "agree" if gap.agrees else "DISAGREE"
             lines.append(
                 f"How sure: {curve.fits.sizes['replica']} real fits {word} with the theory (largest |z| "
