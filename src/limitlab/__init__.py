@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.success import success_rate as success_rate
     from limitlab.analysis.uniqueness import uniqueness as uniqueness
     from limitlab.cite import cite as cite
+    from limitlab.data.learning_curve import learning_curve as learning_curve
+    from limitlab.data.pool import Pool as Pool
     from limitlab.gallery import run as run
     from limitlab.macro.bayes.bayes_optimal import BayesOptimal as BayesOptimal
     from limitlab.macro.bayes.state_evolution import StateEvolution as StateEvolution

@@ -74,9 +74,9 @@ class Source(NamedTuple):
 
 
 def plot(
-    sim: "xr.Dataset | None" = None,
-    pred: "xr.Dataset | None" = None,
-    *more: "xr.Dataset",
+    sim: "xr.Dataset | Any" = None,
+    pred: "xr.Dataset | Any" = None,
+    *more: Any,
     variables: "list[str] | tuple[str, ...] | str | None" = None,
     ax: "Axes | Sequence[Axes] | np.ndarray | None" = None,
 ) -> "Figure":
@@ -89,7 +89,8 @@ def plot(
     Parameters
     ----------
     sim, pred, more
-        Results of `simulate` and `predict`; the two names only suggest an order.
+        Results of `simulate` and `predict`, or learning curves; the two names only suggest an order. A prediction that
+        says how far it may be off (a variable ``risk_band`` beside ``risk``) is drawn with that band.
     variables
         Which variables to draw; None means the risk, the overlaps and what else moves: constants are left out.
     ax
@@ -105,7 +106,9 @@ def plot(
     -----
     Overlaps whose sign is drawn by chance (`compare` says which) are drawn as absolute values: \|M\|.
     """
-    sources, unsigned = _sources([ds for ds in (sim, pred, *more) if ds is not None])
+    given = [ds for ds in (sim, pred, *more) if ds is not None]
+    given = [one for ds in given for one in (ds.results() if hasattr(ds, "results") else [ds])]
+    sources, unsigned = _sources(given)
     names = _choose(sources, variables)
     panels = new_figure(len(names), known=True)[1] if ax is None else _given(ax, names)
     for axes, name in zip(panels, names, strict=True):
@@ -154,7 +157,7 @@ def _sources(datasets: list) -> tuple[list[Source], tuple[str, ...]]:
     several = len({ds.attrs.get("spec_hash") for ds, _ in parts}) > 1
     sources, count = [], {True: 0, False: 0}
     for (ds, where), colour in zip(parts, palette, strict=False):
-        simulated = str(ds.attrs.get("method", "")).startswith("simulate")
+        simulated = str(ds.attrs.get("method", "")).startswith(("simulate", "fits"))
         styles = MARKERS if simulated else LINES
         label = describe(ds, where) + (f" [{ds.attrs.get('spec_hash', '?')[:6]}]" if several else "")
         sources.append(Source(ds, label, colour, simulated, styles[count[simulated] % len(styles)]))
@@ -226,14 +229,15 @@ def _moves(ds: "xr.Dataset", name: str) -> bool:
     return len(values) == 1 or bool(np.any(np.abs(values - values[0]) > 1e-9 * size))
 
 
-def _curves(array: "xr.DataArray") -> list[Curve]:
+def _curves(array: "xr.DataArray", band: "xr.DataArray | None" = None) -> list[Curve]:
     axis = _along(array)
     others = [dim for dim in array.dims if dim not in (axis, "replica")]
     pairs = pairs_of(others)
     if "replica" in array.dims:
         mean, error = average(array.transpose("replica", axis, *others).values)
     else:
-        mean, error = array.transpose(axis, *others).values, None
+        mean = array.transpose(axis, *others).values
+        error = None if band is None else band.transpose(axis, *others).values
     curves = []
     for entry in product(*(range(array.sizes[dim]) for dim in others)):
         if any(entry[others.index(i)] > entry[others.index(j)] for i, j in pairs):
@@ -252,7 +256,7 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source], unsigned: bool =
     note, values, named, bar = "", [], {}, "|" if unsigned else ""
     if "term" in arrays[0][1].dims:
         arrays, note = _largest_terms(arrays)
-    drawn = [(source, array, _curves(array)) for source, array in arrays]
+    drawn = [(source, array, _curves(array, source.data.get(f"{name}_band"))) for source, array in arrays]
     first = {} if "term" in arrays[0][1].dims else _alike([(s, curves) for s, _, curves in drawn])
     for source, array, curves in drawn:
         values = [*values, *(curve.mean for curve in curves)]

@@ -27,7 +27,7 @@ BY_NAME = {  # who may import by a name that is a text, and why
     "gallery/__init__.py": "entries load when they are drawn",
     "_setup.py": "where JAX before 0.8 keeps its 64-bit context",
 }
-HELPERS = ("entry", "figures", "fits", "descent.success_curves")
+HELPERS = ("entry", "figures", "fits", "pools", "descent.success_curves")
 
 
 def imported(node: ast.AST) -> Iterator[str]:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.success import wilson as wilson
     from limitlab.analysis.uniqueness import Uniqueness as Uniqueness
     from limitlab.analysis.uniqueness import uniqueness as uniqueness
+    from limitlab.data.curve import LearningCurve as LearningCurve
     from limitlab.macro.dmft.state import DMFTState as DMFTState
     from limitlab.macro.overlaps.linear_noise import linear_noise as linear_noise
     from limitlab.micro.kernel_ridge import kernel_ridge as kernel_ridge

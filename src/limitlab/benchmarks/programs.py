@@ -44,6 +44,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "bayes": Benchmark("static.bayes_optimal", "a Bayes curve against iteration with adaptive quadrature", 1),
     "gamp": Benchmark("static.gamp", "an iteration against its two products; a run with its data", 2),
     "erm": Benchmark("static.erm_asymptotics", "logistic asymptotics against quad and a scalar prox", 2),
+    "pools": Benchmark("static.pools", "learning curves of a user's rows against refitting", 3),
     "family": Benchmark("house.family", "1000 ODEs and 256 simulations in one sweep against a loop", 3, False),
     "sweep": Benchmark("house.sweep", "what a point costs besides its work; a second worker", 4, False),
     "import": Benchmark("house.import_time", "import limitlab against import jax", 1, False),

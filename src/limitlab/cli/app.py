@@ -78,6 +78,7 @@ def root(
       limitlab simulate my.toml --d 500 --out sim.nc       at finite size
       limitlab predict my.toml --out ode.nc                in the limit
       limitlab compare sim.nc ode.nc --plot both.png       how far apart
+      limitlab curve my.csv --target price                 a learning curve of your own data
       limitlab sweep my.toml --over d=100,200 --out runs   at many parameters, resumable
 
     [bold]Exit codes[/bold]: 0 done, 1 a claim failed or a comparison disagrees, 2 bad input, 3 points of a sweep

@@ -20,7 +20,17 @@ from limitlab.text import did_you_mean
 if TYPE_CHECKING:  # a problem alone is read and written without the limits
     from limitlab.macro.limit import AbstractLimit
 
-__all__ = ["grid_of", "has_clock", "limit_class", "limit_of", "place_of", "problem_of", "times_of", "usual_limit"]
+__all__ = [
+    "grid_of",
+    "has_clock",
+    "limit_class",
+    "limit_of",
+    "numbers_of",
+    "place_of",
+    "problem_of",
+    "times_of",
+    "usual_limit",
+]
 
 MAX_TIMES = 1_000_000
 MAX_POINTS = 1_000_000
@@ -61,6 +71,11 @@ def usual_limit(problem: Problem) -> str:
 
 def times_of(text: str) -> np.ndarray:
     """Times from ``start:stop:count``, ``start:stop:count:log`` or a list with commas."""
+    return numbers_of(text)
+
+
+def numbers_of(text: str, name: str = "--times") -> np.ndarray:
+    """Numbers from ``start:stop:count``, ``start:stop:count:log`` or a list with commas."""
     try:
         if ":" not in text:
             return np.asarray([float(word) for word in text.split(",")])
@@ -70,15 +85,15 @@ def times_of(text: str) -> np.ndarray:
         first, last, number = float(start), float(stop), int(count)
     except ValueError:
         raise InputError(
-            f"--times must be start:stop:count, start:stop:count:log or a list with commas; got {text!r}. "
-            "Write, for example, --times 0:10:51 or --times 0,1,2.5."
+            f"{name} must be start:stop:count, start:stop:count:log or a list with commas; got {text!r}. "
+            f"Write, for example, {name} 0:10:51 or {name} 0,1,2.5."
         ) from None
     if not 1 <= number <= MAX_TIMES:
-        raise InputError(f"--times {text!r}: the count must be between 1 and {MAX_TIMES}; got {number}.")
+        raise InputError(f"{name} {text!r}: the count must be between 1 and {MAX_TIMES}; got {number}.")
     if not (np.isfinite(first) and np.isfinite(last)) or (number > 1 and last <= first):
-        raise InputError(f"--times {text!r} must increase: stop must exceed start; got {start} and {stop}.")
+        raise InputError(f"{name} {text!r} must increase: stop must exceed start; got {start} and {stop}.")
     if scale and first <= 0:
-        raise InputError(f"--times {text!r}: a logarithmic grid needs start > 0; got {start}.")
+        raise InputError(f"{name} {text!r}: a logarithmic grid needs start > 0; got {start}.")
     return np.geomspace(first, last, number) if scale else np.linspace(first, last, number)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from limitlab.cli.app import BAD_INPUT, CLAIM_FAILED
+from limitlab.cli.curve_command import curve
 from limitlab.cli.options import Force, LimitName, Out, Settings, Spec, Times, Wanted
 from limitlab.cli.screen import Bar, say, show, show_table, summary
 
@@ -294,6 +295,7 @@ COMMANDS = {
     "compare": compare,
     "plot": plot,
     "cite": cite,
+    "curve": curve,
     "staircase": staircase,
     "benchmark": benchmark,
 }

@@ -18,6 +18,7 @@ FOLDERS = {
     "committees": "escape escape-wide second-layer unify plateau",
     "linear": "perceptron phase-retrieval landscape hard-phase binary-perceptron",
     "descent": "gd-phase-retrieval over-parametrised persistent-sgd persistent-random atlas",
+    "data": "double-descent my-data heavy-tails real-data-report",
     "mixtures": "isotropic critical-delta bad-activation width-law noisy anisotropic",
     "spectra": "structured-teacher random-features scaling-laws",
 }

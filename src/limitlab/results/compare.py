@@ -29,8 +29,8 @@ FEW = 4  # replicas, with which Student's law forgives almost everything
 
 
 def compare(
-    sim: "xr.Dataset",
-    pred: "xr.Dataset",
+    sim: "xr.Dataset | Any",
+    pred: "xr.Dataset | None" = None,
     *,
     threshold: float = 4.0,
     margin: float | None = None,
@@ -51,7 +51,7 @@ def compare(
     sim, pred
         Datasets of the schema, usually a simulation with replicas and a prediction with or without. If both
         have replicas they are compared as two independent samples. A prediction without replicas is interpolated to
-        the times of the other if need be.
+        the times of the other if need be. A learning curve alone has both sides: its fits and its theory.
     threshold
         The two agree if every ``|z|`` is below.
     margin
@@ -68,7 +68,9 @@ def compare(
     variables
         Compare only these; None means all that both have.
     """
-    _check_results(sim, pred)
+    if pred is None and hasattr(sim, "sides"):
+        sim, pred = sim.sides()
+    sim, pred = _checked(sim, pred)
     if margin is not None:
         margin = check_number("compare", "margin", margin, low=0, open_low=True, remedy="Use 0.01 for one per cent.")
     threshold = check_number(
@@ -150,7 +152,7 @@ def _same_start(sim: "xr.Dataset", pred: "xr.Dataset") -> bool:
     )
 
 
-def _check_results(sim: Any, pred: Any) -> None:
+def _checked(sim: Any, pred: Any) -> "tuple[xr.Dataset, xr.Dataset]":
     import xarray as xr
 
     for side, result in (("first", sim), ("second", pred)):
@@ -159,6 +161,7 @@ def _check_results(sim: Any, pred: Any) -> None:
                 f"compare needs two results of simulate or predict, Datasets; the {side} is a {type(result).__name__}. "
                 "Write compare(simulate(problem, d=1000, times=times, replicas=16), predict(problem, times=times))."
             )
+    return sim, pred
 
 
 def _check_problem(sim: "xr.Dataset", pred: "xr.Dataset") -> None:

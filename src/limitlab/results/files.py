@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "save"]
 
 
-def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
+def save(ds: "xr.Dataset | Any", path: str | os.PathLike) -> Path:
     """Write a result to a netCDF file and return its path.
 
     The file appears whole or not at all: it is written under a temporary name in the same folder, flushed to
@@ -28,6 +28,7 @@ def save(ds: "xr.Dataset", path: str | os.PathLike) -> Path:
     import xarray as xr
 
     path = Path(path)
+    ds = ds.as_dataset() if hasattr(ds, "as_dataset") else ds  # a learning curve is several
     if not isinstance(ds, xr.Dataset):
         raise InputError(f"save needs a result of simulate or predict (an xarray.Dataset); got {ds!r}.")
     try:

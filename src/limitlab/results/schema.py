@@ -43,6 +43,7 @@ __all__ = [
     "overlap_dataset",
     "pairs_of",
     "schema_stamp",
+    "table_stamp",
     "validate",
 ]
 
@@ -200,7 +201,11 @@ def _known(declared: Mapping[str, Variable]) -> dict[str, Variable]:
 
 def schema_stamp(problem: Problem, method: str) -> dict[str, Any]:
     """The attributes that every result has."""
-    table = to_dict(problem)
+    return table_stamp(to_dict(problem), method)
+
+
+def table_stamp(table: dict[str, Any], method: str) -> dict[str, Any]:
+    """The same for what is told by a table of its own, such as a user's data."""
     return {
         "problem": json.dumps(table, allow_nan=False),
         "spec_hash": table_hash(table),

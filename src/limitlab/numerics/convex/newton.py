@@ -14,13 +14,14 @@ STEPS = 200
 def newton(
     terms: Callable[[np.ndarray], tuple[np.ndarray, ...]],
     X: np.ndarray,
-    penalty: float,
+    penalty: float | np.ndarray,
     signs: np.ndarray | None = None,
 ) -> Fit:
     """The minimiser from ``terms(z)``: the losses of the outputs z = X w with their two derivatives.
 
-    ``signs``: of a loss that never stops falling with the margins signs * z. Without penalty the method then stops at
-    a separating plane: there is no minimiser.
+    ``penalty``: of all weights, or of each; a weight with none, such as an intercept, is free. ``signs``: of a loss
+    that never stops falling with the margins signs * z. Without any penalty the method then stops at a separating
+    plane: there is no minimiser.
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve  # slow to import
 
@@ -29,14 +30,14 @@ def newton(
 
     def at(w, z):
         value, first, second = terms(z)
-        return float(value.sum() + penalty / 2 * w @ w), first, second
+        return float(value.sum() + (penalty * w) @ w / 2), first, second
 
     total, first, second = at(w, z)
     error = np.inf
     for _ in range(STEPS):
         gradient = X.T @ first + penalty * w
         error = np.linalg.norm(gradient) / max(np.linalg.norm(first), 1e-300)
-        if penalty == 0 and signs is not None and np.min(signs * z) > 0:
+        if not np.any(penalty) and signs is not None and np.min(signs * z) > 0:
             return undefined(d, "the labels are separable: without penalty the loss has no minimiser.")
         if error < 1e-3 * TOLERANCE:
             break

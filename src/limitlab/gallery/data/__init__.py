@@ -1,0 +1,1 @@
+"""Learning curves of data that ship with scikit-learn."""
