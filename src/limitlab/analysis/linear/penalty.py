@@ -103,8 +103,9 @@ def optimal_penalty(problem: Problem | Any, progress: Watch = None, **asked: Any
     after so many samples, by the same ``theory`` as `learning_curve`.
     """
     relieve()
-    if hasattr(problem, "optimal_penalty"):
-        return OptimalPenalty(*problem.optimal_penalty(**asked))
+    own = getattr(problem, "optimal_penalty", None)
+    if own is not None:
+        return OptimalPenalty(*own(**asked))
     if asked:
         raise InputError(f"optimal_penalty: a Problem needs nothing besides; got {', '.join(asked)}. Leave these out.")
     setting = ConvexFit.of(problem, Asked("optimal_penalty", InputError))
