@@ -52,7 +52,7 @@ def one_step(problem, d, kind, n=40_000, seed=0):
     if kind == "weights":
         p, both = start.Q.shape[0], realised(start.omega, jax.random.key(9), d)
         state = Learner(Network.of(both[:p], start.a), Network.of(both[p:], problem.teacher.a_star))
-        after = measure_all(problem.teacher, stepping.one_steps(problem, state, d, keys))
+        after = measure_all(problem.teacher, problem.inputs, stepping.one_steps(problem, state, d, keys))
     else:
         columns = min(start.Q.shape[0] + start.P.shape[0], d)
         state = {"Q": start.Q, "M": start.M, "P": start.P, "a": start.a}

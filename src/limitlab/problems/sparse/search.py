@@ -87,7 +87,8 @@ class Search:
         self.budget -= 1 + len(masks) / 2000
         if self.inside[(1 << k + 1) - 1] != self.inside[sum(1 << j for j in images)]:
             return None
-        image = (bits @ (2.0 ** np.array(images)).astype(np.float32)).astype(np.int64)
+        with np.errstate(invalid="ignore"):  # a flag that other threads leave behind; the numbers are exact
+            image = (bits @ (2.0 ** np.array(images)).astype(np.float32)).astype(np.int64)
         if np.any(self.kind[image] != self.kind[masks]):
             return None
         flipped = self.negative[image] ^ self.negative[masks]
