@@ -23,6 +23,23 @@ def test_ridge_on_cancer_as_printed(penalty, mse, error):
     assert found.wrong(y).mean() == pytest.approx(error, abs=6e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "pooled", "mse", "error"), [(300, 0.1147, 0.1180, 0.0168), (1500, 0.0332, 0.0526, 0.0043)]
+)
+def test_kernel_ridge_on_digits_as_printed(n, pooled, mse, error):
+    X, y = digits()
+    squares = np.sum(X**2, axis=1)
+    pool = ll.Pool(kernel=np.exp(-0.1 * (squares[:, None] + squares - 2 * X @ X.T)), y=y)
+    rows, formula = (
+        ll.learning_curve(pool, ll.SquareLoss(), 1e-3, samples=[n], fits=0, theory=theory).prediction
+        for theory in ("rows", "pool")
+    )
+    assert 2 * float(rows.risk.squeeze()) == pytest.approx(mse, abs=6e-5)
+    assert float(rows.generalisation_error.squeeze()) == pytest.approx(error, abs=6e-5)
+    assert 2 * float(formula.risk.squeeze()) == pytest.approx(pooled, abs=6e-5)
+
+
 def test_least_squares_on_diabetes_as_printed():
     X, y = diabetes()
     found = square_rows(Design.of(X, 1e-6, True), y, 30 / len(y))

@@ -45,6 +45,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "gamp": Benchmark("static.gamp", "an iteration against its two products; a run with its data", 2),
     "erm": Benchmark("static.erm_asymptotics", "logistic asymptotics against quad and a scalar prox", 2),
     "pools": Benchmark("static.pools", "learning curves of a user's rows against refitting", 3),
+    "spectra": Benchmark("static.spectra", "400 modes against one; SGD with a spectrum for 10^7 steps", 1),
     "family": Benchmark("house.family", "1000 ODEs and 256 simulations in one sweep against a loop", 3, False),
     "sweep": Benchmark("house.sweep", "what a point costs besides its work; a second worker", 4, False),
     "import": Benchmark("house.import_time", "import limitlab against import jax", 1, False),

@@ -100,7 +100,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
     fig, (left, right) = new_figure(2, width=5.2, height=4.4)
     for axes, variable, kinds in ((left, "risk", ("ridge", *LOSSES)), (right, "generalisation_error", tuple(LOSSES))):
         ends = [np.inf, 0.0]
-        for colour, kind in zip(palette, kinds, strict=False):
+        for kind in kinds:
+            colour = palette[("ridge", *LOSSES).index(kind)]
             for name, theory in data.items():
                 if name.endswith("-fits") or not name.startswith(kind):
                     continue
