@@ -79,11 +79,11 @@ def curve(
     text = f"{head}\n{verdict(found, best, penalty)}"
     folder.mkdir(parents=True, exist_ok=True)
     found.save(folder / "curve.nc")
-    figure = plot(found) if "label" not in found.prediction.dims else None
-    if figure is not None:
-        save_figure(figure, folder / "figure.png")
-        close_figure(figure)
+    figure = plot(found)
+    save_figure(figure, folder / "figure.png")
+    close_figure(figure)
+    table_too = "" if str(found) in text else f"\n{found}\n"
     with whole(folder / "verdict.txt") as part:
-        part.write_text(text + "\n\n" + str(found) + "\n", encoding="utf-8", newline="\n")
+        part.write_text(f"{text}\n{table_too}", encoding="utf-8", newline="\n")
     say(text)
     say(f"figure, data and verdict are in {folder}")

@@ -49,7 +49,7 @@ def no_kernel(rows: int, asked: int) -> str:
 
 
 def beyond(model: Model, more: np.ndarray, samples: np.ndarray, fitted: dict[str, np.ndarray] | None) -> Further:
-    """What is expected for n above the rows; ``fitted`` are means of real fits at ``samples`` within."""
+    """What is expected for n above the rows; ``fitted`` has the real fits at ``samples`` within, replicas last."""
     pool = model.pool
     if pool.X is None:
         raise InputError(no_kernel(len(pool), int(more.max())))
@@ -63,12 +63,14 @@ def beyond(model: Model, more: np.ndarray, samples: np.ndarray, fitted: dict[str
         )
     shape = (len(more), len(model.penalties), len(model.targets))
     values, bands = {}, {}
-    for name, means in fitted.items():
+    for name, runs in fitted.items():
         values[name], bands[name] = (np.empty(shape) for _ in range(2))
         for p, c in np.ndindex(shape[1:]):
-            law, off = _power_law(samples, means[:, p, c])
-            values[name][:, p, c] = law(more)
-            bands[name][:, p, c] = np.maximum(off, 0.1) * law(more)
+            law, band = _power_law(samples, runs[:, p, c], more)
+            values[name][:, p, c] = law
+            # another pool of as many rows has another error: that of a count, and as much for a loss
+            pool = law * np.sqrt(np.maximum(1 / np.minimum(np.maximum(law, 1 / rows), 0.5) - 1, 1.0) / rows)
+            bands[name][:, p, c] = np.hypot(np.maximum(band, 0.1 * law), pool)
     return Further(**values, **{f"{name}_band": band for name, band in bands.items()}, kind=FITTED)
 
 
@@ -94,22 +96,37 @@ def _corrected(pool: "Pool", y: np.ndarray, n: np.ndarray, penalties: np.ndarray
     return got.test, got.train
 
 
-def _power_law(n: np.ndarray, values: np.ndarray):
-    """floor + factor n^-power, falling or rising, by least squares of relative errors, and their root mean square."""
-    from scipy.optimize import least_squares
+def _power_law(n: np.ndarray, runs: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """floor + factor n^-power, falling or rising, at ``more``, and how far it may be off.
 
-    x, size, good = np.log(n / n[-1]), max(float(values[-1]), 1e-300), np.isfinite(values) & (values > 0)
+    Least squares of the means in units of their standard errors (or of what the law leaves over, if that is more). The
+    band carries these errors through the three parameters; few values of n leave them free, and it is then wide.
+    """
+    from scipy.optimize import least_squares
+    from scipy.special import stdtrit
+
+    with np.errstate(invalid="ignore"):
+        values, error = runs.mean(axis=-1), runs.std(axis=-1, ddof=1) / np.sqrt(runs.shape[-1])
+    good = np.isfinite(values) & (values > 0) & np.isfinite(error)
+    if good.sum() < LEAST:
+        raise InputError(f"learning_curve: fewer than {LEAST} values of n have fits that ended well. Ask for more.")
+    n, values, error = n[good], values[good], np.maximum(error[good], 1e-3 * values[good])
+    x, further, size = np.log(n / n[-1]), np.log(more / n[-1]), max(float(values[-1]), 1e-300)
 
     def law(a, at, sign):
         return np.exp(a[0]) + sign * np.exp(a[1] - np.exp(a[2]) * at)
 
     def fitted(sign):
         begin = [np.log(size * (1 - sign / 2)), np.log(size / 2), np.log(0.5)]
-        return least_squares(lambda a: (law(a, x, sign) / values - 1)[good], begin)
+        return least_squares(lambda a: (law(a, x, sign) - values) / error, begin)
 
-    if good.sum() < LEAST:
-        raise InputError(f"learning_curve: fewer than {LEAST} values of n have fits that ended well. Ask for more.")
     found = {sign: fitted(sign) for sign in (1.0, -1.0)}
     sign = min(found, key=lambda sign: found[sign].cost)
-    off = float(np.sqrt(np.mean(found[sign].fun ** 2)))
-    return lambda more: law(found[sign].x, np.log(more / n[-1]), sign), off
+    a, free = found[sign].x, len(n) - 3
+    spread = max(1.0, 2 * found[sign].cost / free)
+    floor, change = np.exp(a[0]), sign * np.exp(a[1] - np.exp(a[2]) * further)
+    slope = np.stack([np.full(len(more), floor), change, -np.exp(a[2]) * further * change], axis=1)
+    _, sizes, right = np.linalg.svd(found[sign].jac, full_matrices=False)
+    sizes = np.maximum(sizes, 1e-6 * sizes[0])  # a direction that the fits do not see at all
+    band = np.sqrt(spread) * np.linalg.norm(slope @ right.T / sizes, axis=1) * stdtrit(free, 0.84)
+    return law(a, further, sign), np.minimum(band, np.maximum(10 * size, law(a, further, sign)))

@@ -2,12 +2,13 @@
 
 import dataclasses
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limitlab.errors import InputError
+from limitlab.errors import AccuracyWarning, InputError
 from limitlab.numerics.checks import check_number
 from limitlab.results.compare import Comparison, compare
 from limitlab.results.files import load, save
@@ -54,7 +55,8 @@ class LearningCurve:
     notes: tuple[str, ...] = ()
 
     def samples_for(self, error: float, variable: str = "generalisation_error") -> Any:
-        """The n from which on the predicted error stays at or below ``error``; infinite if it does not get there.
+        """The n from which on the predicted error stays at or below ``error``: at most the first n of the curve if it
+        is there from the start, and NaN with a warning if the curve ends above it.
 
         Between the n of the curve by a straight line in logarithms. An array if there are several penalties or labels.
         """
@@ -66,6 +68,14 @@ class LearningCurve:
         values = self.prediction[variable].transpose("samples", ...)
         flat = values.values.reshape(len(values), -1)
         found = np.array([_reached(values["samples"].values, column, error) for column in flat.T])
+        if np.any(np.isnan(found)):
+            last = int(values["samples"].values[-1])
+            warnings.warn(
+                f"samples_for: {error:g} is not reached within the curve, which ends at n = {last}. Ask for a curve "
+                "with more samples, or for a larger error.",
+                AccuracyWarning,
+                stacklevel=2,
+            )
         return float(found[0]) if flat.shape[1] == 1 else found.reshape(values.shape[1:])
 
     def results(self) -> "list[xr.Dataset]":
@@ -213,7 +223,7 @@ def _reached(n: np.ndarray, values: np.ndarray, error: float) -> float:
     good = np.isfinite(values)
     n, values = n[good], values[good]
     if not len(n) or values[-1] > error:
-        return float("inf")
+        return float("nan")
     above = np.nonzero(values > error)[0]
     if not len(above):
         return float(n[0])

@@ -201,8 +201,6 @@ def _notes(model: Model, n: np.ndarray, predicted: Predicted) -> list[str]:
 
 
 def _further(model: Model, more: np.ndarray, within: np.ndarray, measured: Measured | None) -> Further:
-    means = None
-    if measured is not None:
-        with np.errstate(invalid="ignore"):
-            means = {name: getattr(measured, name).mean(axis=-1) for name in ("risk", "train_loss", "error")}
-    return beyond(model, more, within, means)
+    names = ("risk", "train_loss", "error")
+    runs = None if measured is None else {name: getattr(measured, name) for name in names}
+    return beyond(model, more, within, runs)

@@ -186,7 +186,10 @@ def _columns(X: Any) -> np.ndarray:
                 f"leave them out (X.drop(columns={text[:3]!r}))."
             )
     try:
-        array = np.asarray(X, dtype=float)
+        array = np.asarray(X)
+        if array.dtype.kind not in "fiubO":
+            raise TypeError
+        array = array.astype(float)
     except (TypeError, ValueError):
         raise InputError(
             "Pool.X must be an array or a frame of numbers, rows by columns; some entries are not numbers. Encode "
@@ -265,9 +268,10 @@ def _target(y: Any, rows: int) -> np.ndarray:
     values = len(np.unique(array))
     if values == 1:
         raise InputError(f"Pool.y has one value only ({array[0]}), so that there is nothing to learn.")
-    if array.dtype.kind == "U" and values > CLASSES:
+    if array.dtype.kind == "U" and (values > CLASSES or values > max(2, len(array) // 2)):
         raise InputError(
-            f"Pool.y must be numbers or labels of at most {CLASSES} classes; got {values} different texts."
+            f"Pool.y must be numbers or labels of at most {CLASSES} classes with several rows each; got {values} "
+            f"different texts in {len(array)} rows. If they are numbers, use y.astype(float)."
         )
     return array
 
