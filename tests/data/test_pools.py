@@ -3,8 +3,10 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 from pools import cancer, diabetes
+from scipy.sparse import csr_matrix
 
 import limitlab as ll
 from limitlab.analysis import LearningCurve
@@ -309,3 +311,11 @@ def test_what_is_no_number_is_no_number():
         ll.Pool(X0.astype(str), Y0)
     with pytest.raises(InputError, match=r"different texts in \d+ rows. If they are numbers, use y.astype\(float\)"):
         ll.Pool(X0, np.random.default_rng(0).normal(size=len(X0)).astype(str))
+
+
+def test_columns_are_called_by_their_names():
+    frame = pd.DataFrame({"flat": np.ones(9), "slope": np.arange(9.0)})
+    with pytest.raises(InputError, match="the columns flat are constant"):
+        ll.Pool(frame, np.arange(9.0), standardise=True)
+    with pytest.raises(InputError, match=r"sparse matrix. Use X.toarray\(\)"):
+        ll.Pool(csr_matrix(X0), Y0)

@@ -44,7 +44,7 @@ def no_kernel(rows: int, asked: int) -> str:
     """Why a kernel stays within its rows."""
     return (
         f"learning_curve: samples must be at most {rows}, the rows of the kernel; got {asked}. A kernel of full rank "
-        "fits every label, so that nothing is known of its noise: no theory goes beyond the pool."
+        "fits every label, so that nothing is known of its noise; of one of low rank give the features, Pool(X, y)."
     )
 
 

@@ -189,7 +189,9 @@ def _notes(model: Model, n: np.ndarray, predicted: Predicted) -> list[str]:
     if pool.duplicates:
         notes.append(f"{pool.duplicates} rows repeat others: a test row may have been trained on")
     if pool.X is not None and (same := int(np.sum(np.ptp(pool.X, axis=0) == 0))):
-        notes.append(f"{same} columns are constant and tell nothing")
+        notes.append(
+            f"{same} column{'s are' if same > 1 else ' is'} constant and tell{'' if same > 1 else 's'} nothing"
+        )
     high = [key[0] for key, found in predicted.rows.items() if found.leverage.max() > LEVERAGE]
     if high:
         others = " and others" if len(set(high)) > 1 else ""

@@ -77,9 +77,10 @@ class Pool:
                 raise InputError("Pool.standardise needs columns; a kernel has none. Standardise X before the kernel.")
             keep(self, "kernel", _kernel(self.kernel))
         else:
+            names = _names(self.X)
             keep(self, "X", _columns(self.X))
             if self.standardise:
-                keep(self, "X", _standard(self.X))
+                keep(self, "X", _standard(self.X, names))
         keep(self, "y", _target(self.y, len(self)))
 
     def __len__(self) -> int:
@@ -175,9 +176,15 @@ class Pool:
         return html_table("Pool", rows)
 
 
+def _names(X: Any) -> list[str] | None:
+    return [str(name) for name in X.columns] if hasattr(X, "columns") else None
+
+
 def _columns(X: Any) -> np.ndarray:
     """X as finite numbers; what is wrong is said with the name of its column."""
-    names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+    names = _names(X)
+    if hasattr(X, "toarray"):
+        raise InputError("Pool.X must be a dense array or a frame; got a sparse matrix. Use X.toarray().")
     if names is not None and hasattr(X, "dtypes"):
         text = [name for name, kind in zip(names, X.dtypes, strict=True) if getattr(kind, "kind", "O") not in "fiub"]
         if text:
@@ -216,11 +223,11 @@ def _columns(X: Any) -> np.ndarray:
     return array
 
 
-def _standard(X: np.ndarray) -> np.ndarray:
+def _standard(X: np.ndarray, names: list[str] | None = None) -> np.ndarray:
     sd = X.std(axis=0)
     constant = np.nonzero(sd <= 1e-13 * np.abs(X).max(axis=0, initial=0.0))[0]
     if len(constant):
-        which = _list([str(k) for k in constant])
+        which = _list([names[k] if names else str(k) for k in constant])
         raise InputError(
             f"Pool.standardise divides by the s.d. of every column; the columns {which} are constant. Leave them out."
         )
