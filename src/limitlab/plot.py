@@ -156,7 +156,11 @@ def _sources(datasets: list) -> tuple[list[Source], tuple[str, ...]]:
     parts = [(ds, where) for ds, (_, where) in zip(seen, parts, strict=True)]
     several = len({ds.attrs.get("spec_hash") for ds, _ in parts}) > 1
     sources, count = [], {True: 0, False: 0}
-    for (ds, where), colour in zip(parts, palette, strict=False):
+    points = [str(where) for _, where in parts]
+    distinct = list(dict.fromkeys(points))
+    paired = len(distinct) > 1 and all(points.count(point) > 1 for point in distinct)  # theory and runs of each point
+    for k, (ds, where) in enumerate(parts):
+        colour = palette[distinct.index(points[k]) if paired else k]
         simulated = str(ds.attrs.get("method", "")).startswith(("simulate", "fits"))
         styles = MARKERS if simulated else LINES
         label = describe(ds, where) + (f" [{ds.attrs.get('spec_hash', '?')[:6]}]" if several else "")

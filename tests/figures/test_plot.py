@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import limitlab as ll
+from cases import committee
 from limitlab.figures import average, close_figure, new_figure, time_label
-from limitlab.plot import DRAWN_CURVES, DRAWN_POINTS, palette, plot, save_figure
+from limitlab.plot import DRAWN_CURVES, DRAWN_POINTS, _sources, palette, plot, save_figure
 from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps
 
@@ -425,3 +426,13 @@ def test_no_times_and_round_axes_are_refused_in_words():
             plot(result("OverlapODE"), variables="risk", ax=axes)
     with pytest.raises(ll.errors.InputError, match="run needs the name of a gallery entry, such as 'staircase'"):
         ll.run(None)  # pyright: ignore[reportArgumentType]
+
+
+def test_theory_and_runs_of_one_point_have_one_colour():
+    grid = {"algorithm.learning_rate": [0.2, 0.4]}
+    runs = ll.sweep(ll.simulate, committee(p=2, k=1), grid, d=20, times=[0.0, 0.1], replicas=2)
+    limit = ll.sweep(ll.predict, committee(p=2, k=1), grid, times=[0.0, 0.1])
+    colours = [source.colour for source in _sources([runs, limit])[0]]
+    assert colours[:2] == colours[2:] and colours[0] != colours[1]
+    alone = [source.colour for source in _sources([runs])[0]]
+    assert len(set(alone)) == 2

@@ -51,7 +51,7 @@ FAR = 1e16  # mean squares beyond have diverged
 RIDGE = 1e-14  # of the trace: fields that are one another's combinations, on every mode alike, divide out
 
 
-class ByMode(NamedTuple):
+class OnModes(NamedTuple):
     """Q (K, p, p) and M (K, p, k) on every mode, second layer a (p,)."""
 
     Q: Any
@@ -81,14 +81,14 @@ def predict_spectral(
 # --- committees --------------------------------------------------------------------------------------------
 
 
-def _whole(setting: SpectralCommittee, state: ByMode, P: jax.Array) -> Overlaps:
+def _whole(setting: SpectralCommittee, state: OnModes, P: jax.Array) -> Overlaps:
     """Overlaps of fields; leading axes of the state may come first."""
     hc = jnp.asarray(setting.modes.h * setting.modes.c)
     Q, M = (jnp.einsum("k,...kij->...ij", hc, x) for x in (state.Q, state.M))
     return Overlaps(Q, M, jnp.sum(hc) * P, state.a)
 
 
-def _flow(state: ByMode, args: Any) -> ByMode:
+def _flow(state: OnModes, args: Any) -> OnModes:
     setting, sums, P = args
     modes, rule, a = setting.modes, setting.algorithm, state.a
     p = len(a)
@@ -115,7 +115,7 @@ def _flow(state: ByMode, args: Any) -> ByMode:
         dM = dM - state.M * radial[:, None]
         dQ = dQ - state.Q * (radial[:, None] + radial[None, :])
     da = rule.second_layer_rate * moments.I[:p] if setting.student.second_layer == "trained" else jnp.zeros_like(a)
-    return ByMode((dQ + jnp.swapaxes(dQ, 1, 2)) / 2, dM, da)
+    return OnModes((dQ + jnp.swapaxes(dQ, 1, 2)) / 2, dM, da)
 
 
 def _committee(limit: "OverlapODE", setting: SpectralCommittee, times: np.ndarray) -> "xr.Dataset":
@@ -126,7 +126,7 @@ def _committee(limit: "OverlapODE", setting: SpectralCommittee, times: np.ndarra
         )
     first, modes = limit_start(setting), setting.modes
     count = modes.count
-    state = ByMode(np.repeat(first.Q[None], count, 0), np.repeat(first.M[None], count, 0), first.a)
+    state = OnModes(np.repeat(first.Q[None], count, 0), np.repeat(first.M[None], count, 0), first.a)
     live, sums = as_arrays(setting.from_anywhere()), as_arrays(error_sum(setting, limit.method))
     run = integrate(
         _flow, state, times, (live, sums, first.P), rtol=limit.rtol, atol=0.01 * limit.rtol, solver=limit.solver
@@ -217,7 +217,7 @@ def _one_unit(limit, setting: LinearOnePass, times, run: Integration, t2, attrs,
     channel, loss = traced((setting.channel, setting.loss))
     paid = _paid(channel, loss, jnp.asarray(safe[0]), jnp.asarray(safe[1]), rho)
     paid = {name: np.where(finite, np.asarray(x), np.nan) for name, x in paid.items()}
-    state = ByMode(q[:, :, None, None], m[:, :, None, None], np.where(finite, 1.0, np.nan)[:, None])
+    state = OnModes(q[:, :, None, None], m[:, :, None, None], np.where(finite, 1.0, np.nan)[:, None])
     path = Overlaps(Q[:, None, None], M[:, None, None], as_array([[linear]]), state.a)
     more = {"generalisation_error": ("time", paid["generalisation_error"])}
     return _told(limit, setting, times, run._replace(values=state), paid["risk"], path, more, attrs, modes)
