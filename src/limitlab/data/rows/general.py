@@ -15,14 +15,15 @@ The field of row j under a fit that does not hold it is normal, :math:`h_j \sim 
     v_j = u_j^2\Big[x_j^\top H^{-1}\Big(\sum u_i^2\xi_i x_i x_i^\top\Big)H^{-1}x_j - \gamma_j^2u_j^2\xi_j\Big]
 
 A round costs O(rows columns^2) and keeps no matrix of rows by rows. :math:`a_j\ell_j < f`, so that nothing here divides
-by a leverage near 1. Far from the fixed point steps are damped, near it Anderson's mixing is used; small penalties are
-reached from larger ones.
+by a leverage near 1. Near the fixed point Anderson's mixing is used, with damped steps where it led away; small
+penalties are reached from larger ones.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.blas import dtrmm
 
 from limitlab.data.rows.anderson import Anderson
 from limitlab.data.rows.moments import paid, pulls
@@ -33,8 +34,7 @@ __all__ = ["Fields", "general_rows"]
 
 CLOSE = 1e-5  # largest change of a field's mean or s.d., in units of 1 + s.d., and of log leverage
 NEAR = 0.5  # change below which steps are mixed
-DAMPING = 0.8  # of a step before that
-REST = 4  # damped steps after a mixed one that led away
+DAMPING, REST = 0.8, 4  # of steps after a mixed one that led away, and their number
 ROUNDS = 200  # of the last penalty
 EARLY, LOOSE = 10, 0.1  # rounds and closeness at the penalties on the way
 FIRST, FACTOR = 0.1, 10.0  # penalty to start with, in units of the mean square norm of a row; steps down from it
@@ -134,8 +134,8 @@ def _solve(loss, design: Design, y, share: float, at: Fields, tolerance: float, 
             continue
         before = (at, new)
         if rest or change > NEAR:
-            rest, last = max(rest - 1, 0), np.inf
-            at = at.towards(new)
+            at, last = (at.towards(new) if rest else new), np.inf
+            rest = max(rest - 1, 0)
             continue
         last = change
         at = Fields.raised(mixing.mixed(at.flat(), new.flat()))
@@ -154,7 +154,9 @@ def _round(
     H = root.T @ root
     H[np.diag_indices(len(H))] += design.penalty
     L = cholesky(H, lower=True, overwrite_a=True, check_finite=False)
-    np.matmul(design.Z, solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False).T, out=Z)
+    np.copyto(Z, design.Z)
+    inverse = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+    Z = dtrmm(1.0, inverse, Z.T, lower=True, overwrite_b=True).T
     gamma = np.einsum("ij,ij->i", Z, Z)
     ell = gamma / kept
     w = cho_solve((L, True), design.Z.T @ (pull + omega * (at.mean + at.ell * pull)), check_finite=False)

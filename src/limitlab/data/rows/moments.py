@@ -56,22 +56,26 @@ def _pulls(loss: AbstractConvexLoss, y, mean, sd, V):
     s, weight = _nodes(loss, y, mean, sd, V)
     _, pull, bend = jax.lax.optimization_barrier(loss.proximal(s, V[:, None]))  # not once for every average
     sign = y if loss.of == "margin" else -1.0
-    average = [jnp.sum(weight * x, axis=1) for x in (pull, jnp.square(pull), -bend)]
-    return jnp.stack([sign * average[0], *average[1:]])
+    return jnp.stack([sign * _mean(pull, weight), _mean(jnp.square(pull), weight), -_mean(bend, weight)])
 
 
 @eqx.filter_jit
 def _paid(loss: AbstractConvexLoss, y, mean, sd, V):
     s, weight = _nodes(loss, y, mean, sd, jnp.full_like(V, TINY))
-    test = jnp.sum(weight * loss.scalar(s), axis=1)
+    test = _mean(loss.scalar(s), weight)
     s, weight = _nodes(loss, y, mean, sd, V)
-    train = jnp.sum(weight * loss.scalar(loss.proximal(s, V[:, None]).point), axis=1)
+    train = _mean(loss.scalar(loss.proximal(s, V[:, None]).point), weight)
     return jnp.stack([test, train])
 
 
 @eqx.filter_jit
 def _losses(loss: AbstractConvexLoss, y, z):
     return jnp.stack([loss.value(y, z), *loss.gradient(y, z)])
+
+
+def _mean(x, weight):
+    """Over the nodes of every row; one rule for all rows is a product with a vector, which is faster."""
+    return x @ weight if weight.ndim == 1 else jnp.sum(weight * x, axis=1)
 
 
 def _nodes(loss: AbstractConvexLoss, y, mean, sd, V):

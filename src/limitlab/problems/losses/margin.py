@@ -29,8 +29,9 @@ class LogisticLoss(AbstractConvexLoss):
         return jax.nn.softplus(-t)
 
     def derivatives(self, t):
-        miss = jax.nn.sigmoid(-t)
-        return -miss, miss * jax.nn.sigmoid(t)
+        e = jnp.exp(-jnp.abs(t))  # one exponential for both, exact in both tails
+        part = 1 / (1 + e)
+        return -jnp.where(t >= 0, e, 1.0) * part, e * jnp.square(part)
 
     def proximal(self, s, V):
         s, V = jnp.broadcast_arrays(jnp.asarray(s, float), jnp.asarray(V, float))
@@ -43,7 +44,8 @@ class LogisticLoss(AbstractConvexLoss):
             mirrored = s < -V / 2
             s = jnp.where(mirrored, -s - V, s)
             # V sigma(-p) >= V e^-p / 2 for p >= 0, and Lambert's W(x) >= L - log(1 + L), L/2 with L = log(1 + x)
-            L = jax.nn.softplus(jnp.log(V / 2) - s)
+            x = jnp.log(V / 2) - s
+            L = jnp.maximum(x, 0.0) + jnp.log(1 + jnp.exp(-jnp.abs(x)))
             p = jnp.maximum(s + jnp.maximum(L - jnp.log1p(L), L / 2), 0.0)
             p = newton(lambda p: equation(p, s, V), p, NEWTON_STEPS)
             return jnp.where(mirrored, -p, p)
