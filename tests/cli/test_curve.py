@@ -69,3 +69,22 @@ def test_bad_tables_are_refused_by_name(table, tmp_path):
     assert "no" in refused(tmp_path / "none.csv")
     done = curve(path, "--target", "price", "--drop", "hole", "--one-hot", *few)
     assert done.exit_code == 0, done.output
+
+
+def test_what_lies_beyond_the_rows_is_told_from_within(table, tmp_path):
+    """n above the rows alone: the command adds n below them itself, where a power law needs fits."""
+    path, out = tmp_path / "data.csv", tmp_path / "out"
+    table.assign(high=np.where(table["price"] > 0, "yes", "no")).drop(columns="price").to_csv(path, index=False)
+    more = ("--model", "logistic", "--samples", "60,400", "--fits", 4, "--out", out)
+    done = curve(path, "--target", "high", *more)
+    assert done.exit_code == 0, done.output
+    ns = LearningCurve.load(out / "curve.nc").prediction["samples"].values
+    assert len(ns) >= 6 and {60, 400} <= set(ns) and "not a theory" in " ".join(done.output.split())
+
+
+def test_a_head_without_rows_is_refused(tmp_path):
+    path = tmp_path / "head.csv"
+    path.write_text("a,price\n")
+    assert "has a head but no rows" in " ".join(curve(path, "--target", "price").output.split())
+    path.write_text("price\n1\n2\n")
+    assert "no column besides the target" in " ".join(curve(path, "--target", "price").output.split())

@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from pools import cancer, diabetes
 from scipy.sparse import csr_matrix
+from sklearn.linear_model import Ridge
 
 import limitlab as ll
 from limitlab.analysis import LearningCurve
+from limitlab.cite import references
 from limitlab.errors import InputError, ResultFileError
 from limitlab.numerics import machine
 
@@ -312,6 +314,48 @@ def test_what_is_no_number_is_no_number():
         ll.Pool(X0.astype(str), Y0)
     with pytest.raises(InputError, match=r"different texts in \d+ rows. If they are numbers, use y.astype\(float\)"):
         ll.Pool(X0, np.random.default_rng(0).normal(size=len(X0)).astype(str))
+
+
+def test_what_is_asked_for_is_told_with_the_answer():
+    pool = ll.Pool(X0, Y0)
+    with pytest.raises(InputError, match=r"needs samples, .*samples=\[50, 100, 200\]"):
+        ll.learning_curve(pool)
+    curve = ll.learning_curve(pool, samples=[20], fits=0)
+    assert "(SquareLoss(), penalty 1)" in str(curve)
+    assert {key.strip() for key in curve.prediction.reference.split(",")} <= set(references())
+    several = ll.learning_curve(pool, penalty=[0.1, 1.0], samples=[20], fits=0)
+    assert "(SquareLoss())" in str(several)
+    with pytest.raises(InputError, match="a Problem needs nothing besides; got loss, samples"):
+        ll.optimal_penalty(
+            ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), algorithm=ll.ERM(0.1)), ll.SquareLoss(), samples=3
+        )
+
+
+def test_estimators_stand_for_losses_in_both_verbs():
+    pool = ll.Pool(*diabetes())
+    mine = ll.optimal_penalty(pool, ll.SquareLoss(), samples=60, theory="pool")
+    assert float(ll.optimal_penalty(pool, Ridge(alpha=3.0), samples=60, theory="pool")) == float(mine)
+
+
+def test_few_fits_have_no_z():
+    """One fit is shown, without an error bar; z of two fits is an accident."""
+    pool = ll.Pool(*diabetes())
+    for fits, words in ((1, "1 fit is too few"), (2, "2 fits are too few")):
+        curve = ll.learning_curve(pool, penalty=0.1, samples=[60], fits=fits)
+        row = dict(zip(*curve.table(), strict=True))
+        assert float(row["fits"]) > 0.3 and row["z"] == "-" and (row["s.e."] == "-") == (fits == 1)
+        assert any(words in note for note in curve.notes)
+    assert dict(zip(*ll.learning_curve(pool, penalty=0.1, samples=[60], fits=5).table(), strict=True))["z"] != "-"
+
+
+def test_whole_numbers_from_zero_may_be_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    noted = [
+        any("fitted as numbers" in note for note in ll.learning_curve(ll.Pool(X, y), samples=[20], fits=0).notes)
+        for y in (np.arange(60) % 3, np.arange(60) % 3 + 5, X[:, 0], np.sign(X[:, 0]))
+    ]
+    assert noted == [True, False, False, False]
 
 
 def test_columns_are_called_by_their_names():

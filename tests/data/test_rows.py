@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pools import cancer, diabetes, digits
+from pools import cancer, diabetes, digits, relu_digits
 
 import limitlab as ll
 from limitlab.data.rows import square
@@ -162,3 +162,28 @@ def test_too_few_rounds_are_a_status():
     X, y = small()
     found, _ = general_rows(ll.LogisticLoss(), Design.of(X, 1e-3, True), np.sign(y), 0.4, most=3)
     assert found.status == "not_converged"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("penalty", "n", "within"), [(1e-6, 300, 0.05), (1e-6, 1000, 0.06), (1e-3, 600, 0.06)])
+def test_relu_features_of_digits(penalty, n, within):
+    """Through the peak the rows stay close to real fits, where the pool formula does not."""
+    pool = ll.Pool(*relu_digits(), intercept=False)
+    rows, pooled = (
+        ll.learning_curve(pool, penalty=penalty, samples=[n], fits=16 * (theory == "rows"), theory=theory)
+        for theory in ("rows", "pool")
+    )
+    runs = rows.fits.risk.values.ravel()
+    assert abs(float(rows.prediction.risk[0]) / runs.mean() - 1) < within
+    assert runs.mean() / float(pooled.prediction.risk[0]) - 1 > within
+
+
+@pytest.mark.parametrize(("noise", "low", "high"), [(0.3, 0.1, 0.4), (1.0, -0.2, -0.05)])
+def test_levels_of_a_text_as_columns(noise, low, high):
+    """50 levels as columns of 0 and 1: how often one was drawn is no mean, and the curve says that it may be off."""
+    rng = np.random.default_rng(3)
+    level = rng.integers(50, size=1000)
+    X, y = np.eye(50)[level], rng.normal(size=50)[level] * 0.8 + noise * rng.normal(size=1000)
+    curve = ll.learning_curve(ll.Pool(X, y), penalty=0.1, samples=[100], fits=40)
+    assert low < float(curve.fits.risk.mean() / curve.prediction.risk[0]) - 1 < high
+    assert any("950 rows repeat others" in note and "off by a third" in note for note in curve.notes)

@@ -56,6 +56,10 @@ def test_every_source_that_a_part_names_exists():
     [
         ({"start": ll.SpectralStart()}, ["mondelli2019fundamental"]),
         ({"algorithm": ll.GAMP()}, ["rangan2011generalized"]),
+        (
+            {"inputs": ll.Gaussian(spectrum=ll.Spectrum([1.0, 2.0])), "algorithm": ll.OnlineSGD(0.1)},
+            ["saad1995online", "loureiro2021learning"],
+        ),
         ({"algorithm": ll.Langevin(0.1, 1.0)}, ["benarous2021online", "arnaboldi2023escaping"]),
         ({"algorithm": ll.Langevin(0.1, 1.0, spherical=False)}, []),
         ({"student": ll.Committee(2, "sigmoid")}, ["stefanski1991normal"]),

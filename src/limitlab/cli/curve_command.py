@@ -10,6 +10,8 @@ from limitlab.cli.screen import Bar, say
 
 __all__ = ["curve"]
 
+MORE = 8  # n within the rows where those asked for lie beyond
+
 
 def curve(
     table: Annotated[Path, typer.Argument(help="A table: .csv, .parquet, or .npz with X and y.")],
@@ -39,9 +41,11 @@ def curve(
       limitlab curve data.parquet --target ill --model logistic --standardise --one-hot
     """
     import matplotlib
+    import numpy as np
 
     from limitlab.analysis.linear.penalty import optimal_penalty
     from limitlab.cli.arguments import numbers_of
+    from limitlab.data.beyond import LEAST
     from limitlab.data.learning_curve import learning_curve
     from limitlab.data.models import MODELS
     from limitlab.data.tables import pool_of_file
@@ -66,6 +70,8 @@ def curve(
     rows = len(pool)
     asked = numbers_of(samples or f"{min(20, rows // 4)}:{int(0.9 * rows)}:12:log", "--samples").round().astype(int)
     ns = [n for n in sorted(set(asked.tolist())) if n != rows or fits == 0]
+    if ns[-1] > rows and len([n for n in ns if n < rows]) < LEAST:  # what lies beyond the rows is told from within
+        ns = sorted({*ns, *np.geomspace(min(20, rows // 4), int(0.9 * rows), MORE).round().astype(int).tolist()})
     folder = Path("limitlab-runs") / f"curve-{table.stem}" if out is None else out
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a folder was needed for figure and data. Choose another name.")
@@ -74,7 +80,7 @@ def curve(
         found = learning_curve(pool, loss, penalty, samples=ns, theory=theory, fits=fits, seed=seed, progress=bar)
         best, within = None, [n for n in ns if n < rows]
         if within and "label" not in found.prediction.dims:
-            best = optimal_penalty(pool, bar, loss=loss, samples=within[-1], theory=theory)
+            best = optimal_penalty(pool, loss, samples=within[-1], theory=theory, progress=bar)
     head = f"{table.name}: {rows} rows, {pool.columns} columns, {model}, penalty {penalty:g}"
     text = f"{head}\n{verdict(found, best, penalty)}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from limitlab.numerics.spectral_ridge import spectral_ridge
 if TYPE_CHECKING:
     from limitlab.data.pool import Pool
 
-__all__ = ["CORRECTED", "FITTED", "Further", "beyond", "no_kernel"]
+__all__ = ["CORRECTED", "FITTED", "LEAST", "Further", "beyond", "no_kernel"]
 
 CORRECTED, FITTED = "ridge beyond the pool", "power law fitted to fits"
 HALVES = 12

@@ -1,6 +1,7 @@
 """A learning curve: what theory says, what real fits say, which rows are hard, and what a reader must know."""
 
 import dataclasses
+import json
 import os
 import warnings
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.numerics.checks import check_number
+from limitlab.problems.inputs.ridge_curve import not_reached, stays_below
 from limitlab.results.compare import Comparison, compare
 from limitlab.results.files import load, save
 from limitlab.results.schema import table_stamp, validate
@@ -18,7 +20,7 @@ from limitlab.text import html_table
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["LearningCurve", "assemble"]
+__all__ = ["ENOUGH", "LearningCurve", "assemble"]
 
 FITS = "fits_"  # before the names of what was measured, in a file
 WORDS = {
@@ -67,15 +69,9 @@ class LearningCurve:
             )
         values = self.prediction[variable].transpose("samples", ...)
         flat = values.values.reshape(len(values), -1)
-        found = np.array([_reached(values["samples"].values, column, error) for column in flat.T])
+        found = np.array([stays_below(values["samples"].values, column, error) for column in flat.T])
         if np.any(np.isnan(found)):
-            last = int(values["samples"].values[-1])
-            warnings.warn(
-                f"samples_for: {error:g} is not reached within the curve, which ends at n = {last}. Ask for a curve "
-                "with more samples, or for a larger error.",
-                AccuracyWarning,
-                stacklevel=2,
-            )
+            warnings.warn(not_reached(error, int(values["samples"].values[-1])), AccuracyWarning, stacklevel=2)
         return float(found[0]) if flat.shape[1] == 1 else found.reshape(values.shape[1:])
 
     def results(self) -> "list[xr.Dataset]":
@@ -121,9 +117,7 @@ class LearningCurve:
                 .rename(samples="row_samples")
             )
         whole = xr.merge(parts)
-        own = (
-            {} if self.fits is None else {k: v for k, v in self.fits.attrs.items() if self.prediction.attrs.get(k) != v}
-        )
+        own = {} if self.fits is None else dict(self.fits.attrs)
         whole.attrs = {**self.prediction.attrs, "notes": list(self.notes), "of_fits": own, "verb": "learning_curve"}
         return whole
 
@@ -143,7 +137,7 @@ class LearningCurve:
         if fits:
             held = ds[fits].rename({n: str(n)[len(FITS) :] for n in fits})
             held = held.rename(fitted_samples="samples", subset="replica")
-            held.attrs = {**about, **ds.attrs.get("of_fits", {})}
+            held.attrs = dict(ds.attrs["of_fits"])
         if rows:
             seen = ds[rows].rename({n: str(n)[4:] for n in rows}).rename(row_samples="samples")
             seen.attrs = about
@@ -170,7 +164,7 @@ class LearningCurve:
             at = {dim: values[dim].values[k] for dim, k in zip(values.dims, index, strict=True)}
             value, wide = float(values.values[index]), float(band.values[index])
             fitted = self._fitted(name, at)
-            z = (fitted[0] - value) / fitted[1] if fitted is not None and fitted[1] > 0 else np.nan
+            z = (fitted[0] - value) / fitted[1] if self._enough() and fitted is not None and fitted[1] > 0 else np.nan
             first = [f"{at['samples']}", *(str(at[dim]) if dim == "label" else f"{at[dim]:g}" for dim in others)]
             status = str(self.prediction["status"].values[index])
             cells = [value, wide, *(fitted or (np.nan, np.nan))]
@@ -184,22 +178,33 @@ class LearningCurve:
             )
         return rows
 
+    def _asked(self) -> str:
+        """Loss and penalty, in words."""
+        asked = json.loads(self.prediction.attrs["problem"])
+        one = "" if "penalty" in self.prediction.dims else f", penalty {asked['penalty'][0]:g}"
+        return f" ({asked['loss']}{one})"
+
     def _shown(self) -> str:
         return "generalisation_error" if "generalisation_error" in self.prediction else "risk"
+
+    def _enough(self) -> bool:
+        return self.fits is not None and self.fits.sizes["replica"] >= ENOUGH
 
     def _fitted(self, name: str, at: dict) -> tuple[float, float] | None:
         if self.fits is None or at["samples"] not in self.fits["samples"].values:
             return None
         runs = self.fits[name].sel({dim: [value] for dim, value in at.items()}).values.ravel()
         runs = runs[np.isfinite(runs)]
-        return (float(runs.mean()), float(runs.std(ddof=1) / np.sqrt(len(runs)))) if len(runs) > 1 else None
+        if not len(runs):
+            return None
+        return float(runs.mean()), float(runs.std(ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else np.nan
 
     def __str__(self) -> str:
         rows = self.table()
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
         about = self.prediction[self._shown()].attrs.get("long_name", "error")
-        head = f"{self.prediction.attrs['method']}: {about}"
+        head = f"{self.prediction.attrs['method']}: {about}{self._asked()}"
         return "\n".join(
             [head, *lines, *(f"note: {note}" for note in self.notes), *([MEANS] if self.fits is not None else [])]
         )
@@ -213,23 +218,11 @@ class LearningCurve:
         return html_table(f"{self.prediction.attrs['method']}\n" + "\n".join(self.notes), told, ("samples", "error"))
 
 
+ENOUGH = 5  # fits from which a standard error, and so z, means anything
 MEANS = "The curve is a mean over subsets: a single one scatters more."
 FIT_METHOD = "fits on random subsets"
 METHODS = {"rows": "row theory", "pool": "pool formula"}
-
-
-def _reached(n: np.ndarray, values: np.ndarray, error: float) -> float:
-    """The last crossing from above."""
-    good = np.isfinite(values)
-    n, values = n[good], values[good]
-    if not len(n) or values[-1] > error:
-        return float("nan")
-    above = np.nonzero(values > error)[0]
-    if not len(above):
-        return float(n[0])
-    k = int(above[-1])
-    share = np.log(values[k] / error) / np.log(values[k] / values[k + 1])
-    return float(np.exp(np.log(n[k]) + share * np.log(n[k + 1] / n[k])))
+REFERENCES = {"rows": "malzahn2002statistical, obuchi2019semi", "pool": "cui2021generalization"}
 
 
 def assemble(model, theory: str, n, predicted, bands, formula, measured, further, notes, seed: int) -> LearningCurve:
@@ -274,7 +267,9 @@ def assemble(model, theory: str, n, predicted, bands, formula, measured, further
     data["status"], data["rounds"] = thin(status, dims), thin(rounds, dims)
     data["kind"] = (("samples",), kind)
     table = {**model.table, "samples": n.tolist()}
-    prediction = _dataset(xr, data, coords, table, METHODS[theory], {"rows": len(model.pool)})
+    prediction = _dataset(
+        xr, data, coords, table, METHODS[theory], {"rows": len(model.pool), "reference": REFERENCES[theory]}
+    )
     if further is not None:
         notes = (
             *notes,
@@ -309,7 +304,14 @@ def _rows(xr, model, n, predicted, thin, coords, table):
     dims = ["samples", "penalty", "label", "row"]
     data: dict[str, Any] = {name: thin(value, dims) for name, value in values.items()}
     data["status"] = thin(predicted.status.astype("<U16"), dims[:3])
-    return _dataset(xr, data, {**coords, "samples": n, "row": np.arange(N)}, table, "row theory", {"rows": N})
+    return _dataset(
+        xr,
+        data,
+        {**coords, "samples": n, "row": np.arange(N)},
+        table,
+        "row theory",
+        {"rows": N, "reference": REFERENCES["rows"]},
+    )
 
 
 def _dataset(xr, data, coords, table, method: str, attrs):

@@ -16,7 +16,7 @@ def learning_curve(
     loss: Any = None,
     penalty: Any = None,
     *,
-    samples: Any,
+    samples: Any = None,
     theory: str | None = None,
     fits: int = 20,
     seed: int = 0,
@@ -60,5 +60,7 @@ def learning_curve(
             f"learning_curve needs a source of samples such as Pool(X, y); got {show(source)}. Write "
             "learning_curve(Pool(X, y), loss=SquareLoss(), penalty=0.1, samples=[50, 100, 200])."
         )
+    if samples is None:
+        raise InputError("learning_curve needs samples, the numbers n of the curve, such as samples=[50, 100, 200].")
     more = {} if noise is None else {"noise": noise}
     return answer(loss, penalty, samples=samples, theory=theory, fits=fits, seed=seed, **more)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODELS", "Model"]
 
+FEW = 20  # whole numbers from 0 up that may be names of classes
 KNOWN = "Ridge, KernelRidge, LogisticRegression, or a Pipeline that ends in one of these"
 
 
@@ -79,6 +80,12 @@ class Model(NamedTuple):
 def _targets(pool: "Pool", loss: AbstractConvexLoss, notes: list[str]) -> tuple[dict[str, np.ndarray], bool]:
     numbers = pool.numbers
     if loss.of == "residual" and numbers is not None:
+        classes = pool.classes
+        if classes is not None and 2 < len(classes) <= FEW and list(classes) == list(range(len(classes))):
+            notes.append(
+                f"the targets 0 to {len(classes) - 1} are fitted as numbers; if they name classes, use LogisticLoss(), "
+                "or texts in y"
+            )
         return {"": numbers}, set(np.unique(numbers)) == {-1.0, 1.0}
     classes = pool.classes
     if classes is None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from limitlab.data.beyond import Further, beyond, no_kernel
-from limitlab.data.curve import LearningCurve, assemble
+from limitlab.data.curve import ENOUGH, LearningCurve, assemble
 from limitlab.data.fits import Measured, measure_fits
 from limitlab.data.models import Model
 from limitlab.data.rows.general import Fields, general_rows
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Predicted", "check_samples", "curve_of_pool", "pool_formula", "predict_rows"]
 
 BAND = 0.03
+MANY = 0.1  # share of rows that repeat others
 FEW, FEW_OF_CLASS, LEVERAGE = 20, 10, 0.9
 CLASS_BAND = ((60, 0.005), (0, 0.01))  # of a class error: from so many samples, so much
 
@@ -67,7 +68,7 @@ def curve_of_pool(
     predicted = formula if theory == "pool" and formula is not None else predict_rows(model, within)
     measured = measure_fits(model, within, fits, seed) if fits and len(within) else None
     further = _further(model, more, within, measured) if len(more) else None
-    notes = [*model.notes, *_notes(model, within, predicted)]
+    notes = [*model.notes, *_notes(model, within, predicted, fits)]
     bands = _bands(model, within, predicted, formula)
     return assemble(model, theory, n, predicted, bands, formula, measured, further, tuple(notes), seed)
 
@@ -176,9 +177,11 @@ def _bands(model: Model, n: np.ndarray, predicted: Predicted, formula: Predicted
     return bands
 
 
-def _notes(model: Model, n: np.ndarray, predicted: Predicted) -> list[str]:
+def _notes(model: Model, n: np.ndarray, predicted: Predicted, fits: int) -> list[str]:
     """Where the theory is known to be less sure."""
     notes, pool = [], model.pool
+    if fits and fits < ENOUGH:
+        notes.append(f"{fits} fit{'s are' if fits > 1 else ' is'} too few for an error bar: ask for 20")
     if len(n) and n[0] < FEW:
         notes.append(f"below {FEW} samples the theory is off by 5 to 15 %")
     if model.signs:
@@ -187,7 +190,9 @@ def _notes(model: Model, n: np.ndarray, predicted: Predicted) -> list[str]:
             at = int(np.ceil(FEW_OF_CLASS / least))
             notes.append(f"below {at} samples fewer than {FEW_OF_CLASS} of the rarest class are seen")
     if pool.duplicates:
-        notes.append(f"{pool.duplicates} rows repeat others: a test row may have been trained on")
+        many = pool.duplicates > MANY * len(pool)
+        words = ", and how often each is drawn is no mean: the theory may be off by a third" if many else ""
+        notes.append(f"{pool.duplicates} rows repeat others: a test row may have been trained on{words}")
     if pool.X is not None and (same := int(np.sum(np.ptp(pool.X, axis=0) == 0))):
         notes.append(
             f"{same} column{'s are' if same > 1 else ' is'} constant and tell{'' if same > 1 else 's'} nothing"

@@ -63,6 +63,15 @@ def pool_of_file(
     table = table.drop(columns=list(drop))
     if drop_rows:
         table = table.dropna()
+    if not len(table):
+        raise InputError(
+            f"{printable(path.name)} has a head but no rows{' without missing values' if drop_rows else ''}; a table "
+            "needs rows below its head."
+        )
+    if len(table.columns) < 2:
+        raise InputError(
+            f"{printable(path.name)} has no column besides the target {printable(target)!r} to learn from."
+        )
     y, X = table[target], table.drop(columns=[target])
     lacking = [str(name) for name in table.columns if bool(table[name].isna().any())]
     if lacking:

@@ -50,8 +50,8 @@ def verdict(curve: LearningCurve, best: Any = None, penalty: float | None = None
             off = np.median(np.abs((fits[name].mean("replica") / theory[name] - 1).values))
             word = "agree" if gap.agrees else "DISAGREE"
             lines.append(
-                f"How sure: {curve.fits.sizes['replica']} real fits {word} with the theory (largest |z| "
-                f"{gap.max_z:.1f}, median gap {100 * off:.1f} %)."
+                f"How sure: {curve.fits.sizes['replica']} real fits {word} with the theory (median gap "
+                f"{100 * off:.1f} %; largest |z| {gap.max_z:.1f}, corrected for how many were looked at)."
             )
         except InputError as error:
             lines.append(f"How sure: not known. {error}")

@@ -92,22 +92,30 @@ def separability_threshold(
 
 
 @verb
-def optimal_penalty(problem: Problem | Any, progress: Watch = None, **asked: Any) -> OptimalPenalty:
+def optimal_penalty(
+    problem: Problem | Any,
+    loss: Any = None,
+    *,
+    samples: int | None = None,
+    theory: str | None = None,
+    progress: Watch = None,
+) -> OptimalPenalty:
     """The penalty that makes the generalisation error of the problem's fit least; the problem's own is not used.
 
     For labels -1 and +1 the error is the probability of a wrong sign, otherwise the mean-square error of the output.
     Square loss is in closed form unless a spectrum of the inputs says what the teacher is; others by grids of
     penalties, each solved in one call, closing in on the minimum.
 
-    Of a `Pool` ask ``optimal_penalty(pool, loss=LogisticLoss(), samples=100)``: the penalty of least expected loss
-    after so many samples, by the same ``theory`` as `learning_curve`.
+    Of a `Pool` ask ``optimal_penalty(pool, LogisticLoss(), samples=100)``: the penalty of least expected loss after so
+    many samples, by the same ``theory`` as `learning_curve`. An estimator of scikit-learn may stand for the loss.
     """
     relieve()
     own = getattr(problem, "optimal_penalty", None)
     if own is not None:
-        return OptimalPenalty(*own(**asked))
-    if asked:
-        raise InputError(f"optimal_penalty: a Problem needs nothing besides; got {', '.join(asked)}. Leave these out.")
+        return OptimalPenalty(*own(loss=loss, samples=samples, theory=theory))
+    given = [name for name, value in (("loss", loss), ("samples", samples), ("theory", theory)) if value is not None]
+    if given:
+        raise InputError(f"optimal_penalty: a Problem needs nothing besides; got {', '.join(given)}. Leave these out.")
     setting = ConvexFit.of(problem, Asked("optimal_penalty", InputError))
     if setting.loss.hard:
         raise InputError("optimal_penalty: MaxMargin() has no penalty. Use HingeLoss() or LogisticLoss().")

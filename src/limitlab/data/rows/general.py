@@ -22,8 +22,7 @@ penalties are reached from larger ones.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
-from scipy.linalg.blas import dtrmm
+from scipy.linalg import cho_solve, cholesky, get_blas_funcs, solve_triangular
 
 from limitlab.data.rows.anderson import Anderson
 from limitlab.data.rows.moments import paid, pulls
@@ -156,7 +155,8 @@ def _round(
     L = cholesky(H, lower=True, overwrite_a=True, check_finite=False)
     np.copyto(Z, design.Z)
     inverse = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
-    Z = dtrmm(1.0, inverse, Z.T, lower=True, overwrite_b=True).T
+    (trmm,) = get_blas_funcs(["trmm"], dtype=float)
+    Z = trmm(1.0, inverse, Z.T, lower=True, overwrite_b=True).T
     gamma = np.einsum("ij,ij->i", Z, Z)
     ell = gamma / kept
     w = cho_solve((L, True), design.Z.T @ (pull + omega * (at.mean + at.ell * pull)), check_finite=False)

@@ -5,18 +5,19 @@ r"""How the error of ridge regression falls with the number of samples, for powe
     \mathrm{noise} > 0), \quad n^{-\min(e/a,\, 1 - 1/a)}\ (\lambda\ \mathrm{fixed})
 """
 
+import warnings
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 
-from limitlab.errors import InputError
+from limitlab.errors import AccuracyWarning, InputError
 from limitlab.numerics.checks import check_array, check_number
 from limitlab.numerics.spectra.power_law import PowerModes
 from limitlab.numerics.spectral_ridge import spectral_ridge
 from limitlab.text import Record, show
 
-__all__ = ["RidgeCurve", "fitted_slope", "ridge_curve"]
+__all__ = ["RidgeCurve", "fitted_slope", "not_reached", "ridge_curve", "stays_below"]
 
 LANES = 65  # penalties tried at once for every number of samples
 DEEP = 1e-14  # times the trace, the smallest penalty that is tried
@@ -71,15 +72,13 @@ class RidgeCurve(Record, eqx.Module):
         )
 
     def samples_for(self, error: float) -> float:
-        """How many samples bring the mean squared error down to this, between those asked for; infinite if none do."""
-        below = np.nonzero(self.mse <= error)[0]
-        if not len(below):
-            return float("inf")
-        k = int(below[0])
-        if k == 0:
-            return float(self.samples[0])
-        x, y = np.log(self.samples[k - 1 : k + 1]), np.log(self.mse[k - 1 : k + 1])
-        return float(np.exp(np.interp(-np.log(error), -y, x)))
+        """The n from which on the mean squared error stays at or below ``error``: at most the first n of the curve if
+        it is there from the start, and NaN with a warning if the curve ends above it."""
+        error = check_number("samples_for", "error", error, low=0, open_low=True, remedy="Give the error to reach.")
+        found = stays_below(self.samples, self.mse, error)
+        if np.isnan(found):
+            warnings.warn(not_reached(error, self.samples[-1]), AccuracyWarning, stacklevel=2)
+        return found
 
     def __str__(self) -> str:
         told = " and ".join(
@@ -87,8 +86,31 @@ class RidgeCurve(Record, eqx.Module):
             for word, value in (("fitted", self.fitted_exponent), ("predicted", self.predicted_exponent))
             if value is not None
         )
-        head = f"mse {self.mse[0]:.4g} at n = {self.samples[0]:g}, {self.mse[-1]:.4g} at n = {self.samples[-1]:g}"
-        return f"{head}; exponent of the excess {told}. {self.note}".rstrip()
+        ends = {float(n): float(e) for n, e in zip(self.samples[[0, -1]], self.mse[[0, -1]], strict=True)}
+        head = ", ".join(f"{'' if k else 'mse '}{e:.4g} at n = {n:g}" for k, (n, e) in enumerate(ends.items()))
+        return f"{head}{f'; exponent of the excess {told}' if told else ''}. {self.note}".rstrip()
+
+
+def stays_below(n: np.ndarray, values: np.ndarray, level: float) -> float:
+    """The n of the last crossing from above, straight in logarithms; NaN if the last value is above the level."""
+    good = np.isfinite(values)
+    n, values = n[good], values[good]
+    if not len(n) or values[-1] > level:
+        return float("nan")
+    above = np.nonzero(values > level)[0]
+    if not len(above):
+        return float(n[0])
+    k = int(above[-1])
+    share = np.log(values[k] / level) / np.log(values[k] / values[k + 1])
+    return float(np.exp(np.log(n[k]) + share * np.log(n[k + 1] / n[k])))
+
+
+def not_reached(error: float, last: float) -> str:
+    """Why there is no number of samples."""
+    return (
+        f"samples_for: {error:g} is not reached within the curve, which ends at n = {last:g}. Ask for a curve with "
+        "more samples, or for a larger error."
+    )
 
 
 def fitted_slope(x: np.ndarray, y: np.ndarray) -> float | None:

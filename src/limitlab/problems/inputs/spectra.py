@@ -1,7 +1,7 @@
 """Laws of the eigenvalues of the inputs' covariance."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -26,6 +26,8 @@ SMALL = 1e-12  # eigenvalues below this share of the largest are 0
 
 class AbstractSpectrum(Part):
     """The eigenvalues of the covariance C of inputs x ~ N(0, C/d), and what the teacher has on each."""
+
+    reference: ClassVar[tuple[str, ...]] = ("loureiro2021learning",)
 
     @property
     @abstractmethod
@@ -196,6 +198,8 @@ class PowerLaw(AbstractSpectrum):
     unexplained
         rho_perp, the variance of the part of the teacher's field that is not linear in x.
     """
+
+    reference: ClassVar[tuple[str, ...]] = ("cui2021generalization",)
 
     decay: float
     target_decay: float

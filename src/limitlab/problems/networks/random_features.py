@@ -43,6 +43,7 @@ class RandomFeatures(AbstractStudent):
     which fails once n or p is of order d^2: then parts of sigma and of the labels beyond the linear one are learned.
     """
 
+    reference: ClassVar[tuple[str, ...]] = ("mei2022generalization", "loureiro2021learning")
     frozen: ClassVar[bool] = True
     always: ClassVar[tuple[str, ...]] = ("activation",)
 
