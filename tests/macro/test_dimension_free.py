@@ -348,6 +348,13 @@ def test_mean_field_refines_the_law_of_s_as_well():
     assert abs(float(ds.fourier.sel(term="1")[0]) - truth) < max(1e-5, 3 * ds.attrs["node_error"])
 
 
+def test_small_rules_are_enough_in_many_dimensions():
+    """u and s hardly vary there, and a few nodes in each hold six digits; node_error promises no more than that."""
+    coarse, fine = (ll.predict(problem("z1 + z1*z2"), ll.MeanField(d=100, tolerance=t), [1.0]) for t in (1e-5, 2e-7))
+    assert coarse.sizes["particle"] < 1500 < fine.sizes["particle"] < 6000
+    assert 0 < np.abs(coarse.fourier - fine.fourier).max() < coarse.attrs["node_error"] < 1e-5
+
+
 def test_no_other_coordinates_at_all():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ll.errors.AccuracyWarning)

@@ -56,10 +56,11 @@ class MeanField(AbstractLimit):
         The dimension, at least that of the latent space.
     particles
         Of a sparse target, None: a product of Gauss rules, refined until f changes by less than ``tolerance``, as long
-        as it has at most 24576 nodes; else so many scrambled Sobol points (16384 if left out). ``node_error`` compares
-        two rules. Of labelled inputs: units in all, in whole fours (200 if left out), each with its mirror image.
+        as it has at most 24576 nodes; else, or where those are better, so many scrambled Sobol points (16384 if left
+        out). ``node_error`` compares two rules. Of labelled inputs: units in all, in whole fours (200 if left out),
+        each with its mirror image.
     tolerance
-        As for `DimensionFree`; labelled inputs do not use it.
+        Rules are refined until the finer one moves f by no more than this; labelled inputs do not use it.
     rtol
         Of the integrator. None: 1e-9 for sparse targets, 1e-7 for labelled inputs (1e-3 if gradients are from samples).
     seed
@@ -77,7 +78,7 @@ class MeanField(AbstractLimit):
 
     d: int | None = eqx.field(static=True, converter=plain, default=None)
     particles: int | None = eqx.field(static=True, converter=plain, default=None)
-    tolerance: float = eqx.field(static=True, converter=plain, default=1e-6)
+    tolerance: float = eqx.field(static=True, converter=plain, default=1e-5)
     rtol: float | None = eqx.field(static=True, converter=plain, default=None)
     seed: int = eqx.field(static=True, converter=plain, default=0)
     gradients: str = eqx.field(static=True, default="auto")
@@ -94,7 +95,7 @@ class MeanField(AbstractLimit):
             check_integer(name, "d", self.d, low=1, high=2**53, remedy="It is the input dimension.")
         if self.particles is not None:
             check_integer(name, "particles", self.particles, low=2, remedy="Use a power of 2 such as 4096.")
-        check_number(name, "tolerance", self.tolerance, low=1e-13, high=1.0, remedy="Use a tolerance such as 1e-6.")
+        check_number(name, "tolerance", self.tolerance, low=1e-13, high=1.0, remedy="Use a tolerance such as 1e-5.")
         if self.rtol is not None:
             check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-9.")
         check_seed(name, self.seed)

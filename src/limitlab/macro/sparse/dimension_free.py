@@ -1,7 +1,8 @@
 r"""Sparse targets of the hypercube in the limit of wide networks, many dimensions and small steps."""
 
 import warnings
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -105,7 +106,7 @@ class DimensionFree(AbstractLimit):
         return sparse_dataset(self, setting, times, run, attrs)
 
 
-def refined(path, levels: tuple[int, ...], tolerance: float) -> tuple[Path, float | None]:
+def refined(path, levels: Sequence[Any], tolerance: float) -> tuple[Path, float | None]:
     """The path at the first level that moves no coefficient by more than the tolerance, and by how much it did."""
     run, exact = path(levels[0])
     if exact:

@@ -6,15 +6,21 @@ import numpy as np
 
 from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.macro.sparse.dimension_free import refined, warn_nodes
-from limitlab.macro.sparse.nodes import Nodes, latent_nodes, second_layer_nodes
+from limitlab.macro.sparse.nodes import Nodes, Rule, product_nodes, sobol_nodes
 from limitlab.macro.sparse.solve import Path, solve_path
 from limitlab.problems.sparse.representable import warn_unreachable
 
 __all__ = ["MOST", "SparsePlan", "solve_sparse"]
 
-LEVELS = (1, 2, 4, 8)  # panels in a on either side of 0
-ORDERS = (5, 7, 9, 11)  # Gauss-Hermite nodes in each latent direction
-SOBOL = 2**14
+RULES = (
+    Rule(6, 1, 3, 3),
+    Rule(8, 1, 4, 4),
+    Rule(10, 1, 5, 5),
+    Rule(12, 2, 7, 6),
+    Rule(12, 4, 9, 7),
+    Rule(12, 8, 11, 9),
+)
+SOBOL, COARSE = 2**14, 5e-5  # points, and about how far they move f
 RTOL = 1e-9
 MOST = 3 * 2**13  # particles of a product rule; a larger one is replaced by Sobol points
 
@@ -31,28 +37,25 @@ class SparsePlan(NamedTuple):
 
 def solve_sparse(setting: SparseOnePass, times: np.ndarray, plan: SparsePlan) -> tuple[Path, dict[str, Any]]:
     """The path of the neurons, and what a result says of how it was made."""
-    note = warn_unreachable(setting)
-    neurons, P, d = setting.neurons, setting.teacher.latent, plan.d
+    note, d = warn_unreachable(setting), plan.d
 
     def run_from(nodes: Nodes) -> tuple[Path, bool]:
         rtol = RTOL if plan.rtol is None else plan.rtol
         return solve_path(setting, times, nodes, rtol=rtol, symmetric=False), False
 
-    def path(level: int) -> tuple[Path, bool]:
-        return run_from(latent_nodes(setting, d, ORDERS[LEVELS.index(level)], level, None, plan.seed))
+    def path(rule: Rule) -> tuple[Path, bool]:
+        return run_from(product_nodes(setting, d, rule))
 
     def drawn(seed: int) -> tuple[Path, bool]:
-        return run_from(latent_nodes(setting, d, 0, 0, plan.particles or SOBOL, seed))
+        return run_from(sobol_nodes(setting, d, plan.particles or SOBOL, seed))
 
-    sizes = [
-        (o - 2) * len(second_layer_nodes(neurons, level)[0]) * o**P for level, o in zip(LEVELS, ORDERS, strict=True)
-    ]
-    levels = tuple(level for level, size in zip(LEVELS, sizes, strict=True) if size <= MOST)
-    if plan.particles is None and len(levels) >= 2:
-        run, error = refined(path, levels, plan.tolerance)
-        rule = "product of Gauss rules"
-    else:
-        run, error = refined(drawn, (plan.seed + 1, plan.seed), np.inf)  # the last one is kept
-        rule = "scrambled Sobol points"
+    rules = [rule for rule in RULES if rule.size(setting.neurons, setting.teacher.latent) <= MOST]
+    words, run, error = "product of Gauss rules", None, np.inf
+    if plan.particles is None and len(rules) >= 2:
+        run, error = refined(path, rules, plan.tolerance)
+    if run is None or (run.status == "ok" and error > max(plan.tolerance, COARSE)):  # in few dimensions s varies much
+        other, apart = refined(drawn, (plan.seed + 1, plan.seed), np.inf)  # the last one is kept
+        if run is None or apart < error:
+            words, run, error = "scrambled Sobol points", other, apart
     warn_nodes("MeanField", error, max(plan.tolerance, 1e-4))
-    return run, {"note": note, "d": d, "node_error": error, "nodes": rule, "seed": plan.seed}
+    return run, {"note": note, "d": d, "node_error": error, "nodes": words, "seed": plan.seed}

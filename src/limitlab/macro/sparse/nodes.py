@@ -8,7 +8,7 @@ from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.numerics.gauss.rules import chi_square_rule, hermite, panel_nodes, sobol_points
 from limitlab.problems.starts.neurons import Neurons
 
-__all__ = ["Nodes", "latent_nodes", "second_layer_nodes", "start_nodes"]
+__all__ = ["Nodes", "Rule", "product_nodes", "second_layer_nodes", "sobol_nodes", "start_nodes"]
 
 ORDER = 12  # Gauss nodes of a panel
 FARTHEST = 8.5  # of a Gaussian second layer
@@ -25,15 +25,15 @@ class Nodes(NamedTuple):
     exact: bool
 
 
-def _panels(level: int, end: float) -> tuple[np.ndarray, np.ndarray]:
+def _panels(level: int, end: float, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss nodes on (0, end) in ``level`` panels to 1, graded towards 0, where a layer forms: small |a| are slow."""
     edges = np.concatenate([[0.0], np.geomspace(0.16 / level, 1.0, level)]) if level > 1 else np.array([0.0, 1.0])
     if end > 1:
         edges = np.concatenate([edges, np.geomspace(1.0, end, 1 + max(2, level))[1:]])
-    return panel_nodes(edges, ORDER)
+    return panel_nodes(edges, order)
 
 
-def second_layer_nodes(neurons: Neurons, level: int) -> tuple[np.ndarray, np.ndarray, bool, bool]:
+def second_layer_nodes(neurons: Neurons, level: int, order: int = ORDER) -> tuple[np.ndarray, np.ndarray, bool, bool]:
     """Nodes and weights of the law of a at the start, whether it is even, and whether the rule is exact."""
     if neurons.given is not None:
         values, counts = np.unique(neurons.given, return_counts=True)
@@ -46,9 +46,9 @@ def second_layer_nodes(neurons: Neurons, level: int) -> tuple[np.ndarray, np.nda
         return np.array([-scale, scale]), np.array([0.5, 0.5]), True, True
     gaussian = neurons.layer == "gaussian"
     if not gaussian and scale > 1:  # few units are slow, and all panels count alike
-        a, w = panel_nodes(np.linspace(0.0, 1.0, level + 1), ORDER)
+        a, w = panel_nodes(np.linspace(0.0, 1.0, level + 1), order)
     else:
-        a, w = _panels(level, FARTHEST if gaussian else 1.0)
+        a, w = _panels(level, FARTHEST if gaussian else 1.0, order)
     w = w * (np.exp(-(a**2) / 2) if gaussian else 1.0)
     a, w = np.concatenate([-a[::-1], a]), np.concatenate([w[::-1], w])
     return scale * a, w / w.sum(), True, False
@@ -61,19 +61,25 @@ def start_nodes(setting: SparseOnePass, level: int) -> Nodes:
     return Nodes(a, np.zeros((len(a), P)), np.full(len(a), float(neurons.scale)), weights, even, exact)
 
 
-def latent_nodes(setting: SparseOnePass, d: int, order: int, level: int, particles: int | None, seed: int) -> Nodes:
-    r"""Dimension d: :math:`u \sim N(0, \kappa^2 I_P/d)`, :math:`s^2 = \kappa^2\chi^2_{d-P}/d`.
+class Rule(NamedTuple):
+    """Gauss nodes of a product rule: in a on a panel, panels on either side of 0, in each latent direction, in s."""
 
-    A product of Gauss rules (``order`` nodes in each latent direction, ``order - 2`` in s), or ``particles`` scrambled
-    Sobol points in all coordinates, each with its mirror image in u.
-    """
+    second: int
+    panels: int
+    latent: int
+    rest: int
+
+    def size(self, neurons: Neurons, P: int) -> int:
+        return len(second_layer_nodes(neurons, self.panels, self.second)[0]) * self.latent**P * self.rest
+
+
+def product_nodes(setting: SparseOnePass, d: int, rule: Rule) -> Nodes:
+    r"""A product rule in d dimensions: :math:`u \sim N(0, \kappa^2 I_P/d)`, :math:`s^2 = \kappa^2\chi^2_{d-P}/d`."""
     neurons, P = setting.neurons, setting.teacher.latent
-    if particles is not None:
-        return _sobol(neurons, P, d, particles, seed)
-    a, weights, even, _ = second_layer_nodes(neurons, level)
-    x, w = hermite(order)
-    chi, chi_weights = chi_square_rule(d - P, order - 2)
-    grids = np.meshgrid(np.arange(len(a)), np.arange(len(chi)), *[np.arange(order)] * P, indexing="ij")
+    a, weights, even, _ = second_layer_nodes(neurons, rule.panels, rule.second)
+    x, w = hermite(rule.latent)
+    chi, chi_weights = chi_square_rule(d - P, rule.rest)
+    grids = np.meshgrid(np.arange(len(a)), np.arange(len(chi)), *[np.arange(rule.latent)] * P, indexing="ij")
     index = [grid.ravel() for grid in grids]
     total = weights[index[0]] * chi_weights[index[1]]
     for axis in index[2:]:
@@ -88,9 +94,11 @@ def _placed(a, g, chi, weights, even: bool, neurons: Neurons, d: int) -> Nodes:
     return Nodes(a, scale * g / np.sqrt(norm)[..., None], scale * np.sqrt(chi / norm), weights, even, False)
 
 
-def _sobol(neurons: Neurons, P: int, d: int, particles: int, seed: int) -> Nodes:
+def sobol_nodes(setting: SparseOnePass, d: int, particles: int, seed: int) -> Nodes:
+    """The same law by scrambled Sobol points in all coordinates, each with its mirror image in u."""
     from scipy.special import gammaincinv, ndtri
 
+    neurons, P = setting.neurons, setting.teacher.latent
     half = max(1, particles // 2)
     points = sobol_points(P + 2, half, np.random.default_rng(seed))
     if neurons.given is None and neurons.layer in ("uniform", "gaussian"):
