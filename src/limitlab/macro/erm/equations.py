@@ -101,14 +101,18 @@ class _Walk(NamedTuple):
 
 
 def _follow(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho, law: Law | None) -> _Walk:
-    """From s = 0 to s = 1, one Newton step (three derivatives and the slope in s) per round."""
+    """From s = 0 to s = 1, one Newton step (three derivatives and the slope in s) per round.
+
+    Arrays of cases are followed side by side, each until it is there: the loop is around all of them, since a loop for
+    each under `vmap` is traced several times over.
+    """
     largest = 1.0 if law is None else jnp.max(law.c)
 
-    def equations(x, s):
-        r = residual(channel, loss, x, *_path(loss, s, alpha, penalty, largest), rho, law)
-        return r, r
+    def turn(at: _Walk, alpha, penalty, rho) -> _Walk:
+        def equations(x, s):
+            r = residual(channel, loss, x, *_path(loss, s, alpha, penalty, largest), rho, law)
+            return r, r
 
-    def body(at: _Walk) -> _Walk:
         (J, slope), r = jax.jacfwd(equations, argnums=(0, 1), has_aux=True)(at.x, at.to)
         both = jnp.linalg.solve(J, -jnp.stack([r, slope], axis=1))
         step, tangent = both[:, 0], both[:, 1]
@@ -130,18 +134,25 @@ def _follow(channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, 
         to = jnp.where(good | bad, jnp.minimum(1.0, s + h), at.to)
         x = jnp.where(good | bad, point + tangent * (to - s), at.x + step)
         tries = jnp.where(good | bad, 0, at.tries + 1)
-        return _Walk(point, tangent, s, x, to, h, tries, size, at.steps + 1, done)
+        new = _Walk(point, tangent, s, x, to, h, tries, size, at.steps + 1, done)
+        on = goes_on(at)
+        return jax.tree.map(lambda a, b: jnp.where(on, a, b), new, at)
 
-    x = _start(loss, alpha, penalty, largest)
-    zero = jnp.zeros(())
-    begin = _Walk(x, jnp.zeros(3), zero, x, zero, zero + 0.1, jnp.asarray(0), zero + jnp.inf, jnp.asarray(0), zero > 1)
-    return jax.lax.while_loop(lambda at: ~at.done & (at.h > 1e-7) & (at.steps < MAX_STEPS), body, begin)
+    def begin(alpha, penalty) -> _Walk:
+        x = _start(loss, alpha, penalty, largest)
+        zero, one = jnp.zeros(()), jnp.asarray(0)
+        return _Walk(x, jnp.zeros(3), zero, x, zero, zero + 0.1, one, zero + jnp.inf, one, zero > 1)
+
+    def goes_on(at: _Walk) -> jax.Array:
+        return ~at.done & (at.h > 1e-7) & (at.steps < MAX_STEPS)
+
+    if jnp.ndim(alpha):
+        turn, begin = jax.vmap(turn), jax.vmap(begin)
+    start = begin(alpha, penalty)
+    return jax.lax.while_loop(lambda at: jnp.any(goes_on(at)), lambda at: turn(at, alpha, penalty, rho), start)
 
 
-def _solve_one(
-    channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho, law: Law | None = None
-) -> Solution:
-    end = _follow(channel, loss, alpha, penalty, rho, law)
+def _solve_one(channel: AbstractChannel, loss: AbstractConvexLoss, end: _Walk, alpha, rho) -> Solution:
     p, V = _unpack(end.good, rho)
     blind = channel.blind(loss)
     if blind:  # m = 0 by symmetry, not by rounding
@@ -159,6 +170,11 @@ def solve_lanes(
 ) -> Solution:
     """The solutions for arrays of sample ratios, penalties and teacher norms, all in one call."""
     if channel.on_a_line:
-        return jax.vmap(lambda a, l, r: _solve_one(channel, loss, a, l, r, law))(alpha, penalty, rho)
+        end = _follow(channel, loss, alpha, penalty, rho, law)
+        return jax.vmap(lambda end, alpha, rho: _solve_one(channel, loss, end, alpha, rho))(end, alpha, rho)
+
     # Two-dimensional laws: one after the other, or their nodes fill the memory.
-    return jax.lax.map(lambda case: _solve_one(channel, loss, case[0], case[1], case[2], law), (alpha, penalty, rho))
+    def alone(case):
+        return _solve_one(channel, loss, _follow(channel, loss, *case, law), case[0], case[2])
+
+    return jax.lax.map(alone, (alpha, penalty, rho))
