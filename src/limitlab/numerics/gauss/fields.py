@@ -15,6 +15,7 @@ and quadrature for any other function.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations_with_replacement, product
 from typing import Any, NamedTuple, TypeVar
 
@@ -347,9 +348,12 @@ class ClosedSum(AbstractFieldSum):
                 for x, y in product(sorted(set(pattern) & {"i", "j"}), sorted(set(pattern) & {"C", "D"})):
                     valid &= (index[x] != index[y]) | (not self.sharp)
 
-                def cov(a: int, b: int) -> jax.Array:
-                    x, y = pattern[a], pattern[b]
+                @cache
+                def between(x: str, y: str) -> jax.Array:
                     return jnp.where(valid, Omega[index[x], index[y]], float(x == y))
+
+                def cov(a: int, b: int) -> jax.Array:
+                    return between(*sorted((pattern[a], pattern[b])))
 
                 value = jnp.where(valid, expectation(slots, cov, labels), 0.0)
                 return jnp.sum(weight * c[index[pattern[2]]] * c[index[pattern[3]]] * value, axis=0)

@@ -155,6 +155,18 @@ def logistic_mixture(nodes: int = 10) -> tuple[tuple[float, float], ...]:
     return tuple((float(p), float(2 * np.exp(g))) for p, g in zip(vectors[0] ** 2, values, strict=True))
 
 
+def _once(method: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """What a method of a covariance gives, traced once for each pair of nodes."""
+
+    def known(self: "_Covariance", *nodes: int) -> jax.Array:
+        key = (method.__name__, *nodes)
+        if key not in self._known:
+            self._known[key] = method(self, *nodes)
+        return self._known[key]
+
+    return known
+
+
 class _Covariance:
     """Covariances between nodes, computed on demand; ``given(c)`` conditions on node c being zero."""
 
@@ -168,21 +180,25 @@ class _Covariance:
             self._known[key] = self._entry(*key)
         return self._known[key]
 
+    @_once
     def variance(self, a: int) -> jax.Array:
         """The variance as a divisor. A field that is (almost) a copy of one conditioned on has nothing left but
         rounding: the floor at rounding level keeps a ratio of two roundings small."""
         floor = TINY if self is self._root else ROUNDING * self._root(a, a) + TINY
         return jnp.maximum(self(a, a), floor)
 
+    @_once
     def determinant(self, a: int, b: int) -> jax.Array:
         """C_aa C_bb - C_ab^2. Angles and conditional variances share it, so that their square roots, which are all
         that is left of two nearly parallel fields, cancel where they must."""
         return jnp.maximum(self(a, a) * self(b, b) - self(a, b) ** 2, 0.0)
 
+    @_once
     def correlation(self, a: int, b: int) -> jax.Array:
         scale = jnp.sqrt(self.variance(a)) * jnp.sqrt(self.variance(b))
         return jnp.clip(self(a, b) / scale, -1.0, 1.0)
 
+    @_once
     def arcsine(self, a: int, b: int) -> jax.Array:
         """asin of the correlation, accurate when it is close to one."""
         determinant = self.determinant(a, b)
