@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import gc
 import importlib
 import sys
 import types
@@ -44,8 +45,8 @@ def namespace(
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}.{_hint(name, home, left)}", name=name)
         if home[name] == package:
-            return importlib.import_module(f"{package}.{name}")
-        value = getattr(importlib.import_module(home[name]), name)
+            return _loaded(f"{package}.{name}")
+        value = getattr(_loaded(home[name]), name)
         namesake = sys.modules.get(f"{package}.{name}")
         if namesake is not None and isinstance(value, types.FunctionType):
             # `import limitlab.sweep.run as run` walks from limitlab to sweep to run by attributes and meets the verb:
@@ -57,6 +58,17 @@ def namespace(
 
     names = sorted(home)
     return __getattr__, lambda: list(names), names
+
+
+def _loaded(module: str) -> Any:
+    """A module, imported while the garbage collector rests: it would walk over all of jax's objects for nothing."""
+    awake = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(module)
+    finally:
+        if awake:
+            gc.enable()
 
 
 def _hint(name: str, home: Mapping[str, str], left: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@
 that a sweep is done but points of it diverged or failed, 130 interrupted (Ctrl-C).
 """
 
+import gc
 import os
 import sys
 import warnings
@@ -18,6 +19,7 @@ from limitlab.errors import LimitlabError
 __all__ = ["BAD_INPUT", "CLAIM_FAILED", "INTERRUPTED", "POINTS_FAILED", "app", "main"]
 
 CLAIM_FAILED, BAD_INPUT, POINTS_FAILED, INTERRUPTED = 1, 2, 3, 130
+COLLECT = (100_000, 20, 20)  # new objects before garbage is looked for: imports make many that stay
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
@@ -88,6 +90,7 @@ def root(
 
 def main() -> None:
     """Entry point of the ``limitlab`` script."""
+    gc.set_threshold(*COLLECT)
     try:
         app(prog_name="limitlab")
     except SystemExit as done:
