@@ -17,7 +17,8 @@ import pytest
 from limitlab.sweep.storage.store import Store
 
 HERE = Path(__file__).parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]), "PYTHONUNBUFFERED": "1"}
+PATHS = [str(HERE), str(HERE.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "PYTHONUNBUFFERED": "1"}
 KEY = "algorithm.learning_rate"
 
 
@@ -36,7 +37,9 @@ def start(folder, engine, pause="0.02"):
 
 
 def stored(folder):
-    return len(list((folder / "store" / "points").glob("*/*.nc"))) if (folder / "store").exists() else 0
+    if not (folder / "store" / "limitlab-store.json").exists():
+        return 0
+    return Store(folder / "store", create=False).size()[0]
 
 
 def wait_for(condition, seconds=300.0):
@@ -81,7 +84,7 @@ def check(folder, undisturbed):
         point = store.read(key)
         here = point.attrs["provenance"]["point"]["table"]
         name = f"{float(here[KEY]):.17g},{here['d']}"
-        written = store.place(key).stat().st_mtime
+        written = point.attrs["provenance"]["stored_at"] + 0.001
         assert max(began[name]) <= written, f"{name} was computed again after it was stored"
         expected = undisturbed["noisy"].sel({KEY: here[KEY], "d": here["d"]})
         assert point.variables["noisy"][1] == expected.values

@@ -48,7 +48,11 @@ def result_of(folder):
 
 
 def times_of_points(folder):
-    return {path.name: path.stat().st_mtime_ns for path in (folder / "points").glob("*/*.nc")}
+    """When each point was stored."""
+    if not (folder / "limitlab-store.json").exists():
+        return {}
+    store = Store(folder, create=False)
+    return {key: store.read(key).attrs["provenance"]["stored_at"] for key in store.keys()}
 
 
 # --- words to values ---------------------------------------------------------------------------------------

@@ -59,7 +59,11 @@ def test_an_old_result_compares_with_a_new_one():
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(shutil.copytree(FOLDER / "store", tmp_path / "store"), create=False)
+    folder = shutil.copytree(FOLDER / "store", tmp_path / "store")
+    with pytest.raises(ll.errors.ResultFileError, match="limitlab store migrate"):
+        Store(folder, create=False)
+    assert CliRunner().invoke(app, ["store", "migrate", str(folder)]).exit_code == 0
+    return Store(folder, create=False)
 
 
 def counts(store):

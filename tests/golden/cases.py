@@ -894,7 +894,7 @@ def sweep_with_a_store():
         call = {"d": 20, "times": TIMES, "replicas": 2, "seed": 7, "store": folder}
         first = ll.sweep(ll.simulate, committee(p=1), {RATE: [0.2, 0.4]}, **call)
         more = ll.sweep(ll.simulate, committee(p=1), {RATE: [0.2, 0.3, 0.4]}, **call)
-        names = sorted(path.name for path in Path(folder, "points").rglob("*.nc"))
+        names = [f"{key}.nc" for key in ll.Store(folder).keys()]
         return {"first": first, "more": more, "names": names}
 
 

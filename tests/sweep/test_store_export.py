@@ -52,6 +52,16 @@ def own(made, tmp_path):
     return Store(shutil.copytree(made[0], tmp_path / "runs"))
 
 
+def spoil(store, key):
+    """Change a bit in the middle of a point."""
+    store.close()
+    name, place = store.segments.place_of(bytes.fromhex(key))
+    path = store.path / "points" / name
+    data = bytearray(path.read_bytes())
+    data[place + store.length(key) // 2] ^= 1
+    path.write_bytes(data)
+
+
 def picture(folder):
     """Every file with its time and size."""
     return {str(p): (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(folder.rglob("*")) if p.is_file()}
@@ -153,7 +163,7 @@ def test_points_that_are_not_there_yet_are_exported_as_such(own, tmp_path):
 @pytest.mark.parametrize("suffix", ["csv", "nc"])
 def test_damaged_points_are_exported_as_such_said_and_left_where_they_are(own, tmp_path, suffix):
     (name,) = own.sweeps()
-    own.place(own.keys_of(name)[0]).write_bytes(b"Dear diary")
+    spoil(own, own.keys_of(name)[0])
     before = picture(own.path)
     result = run("store", "export", own.path, "--out", tmp_path / f"a.{suffix}")
     assert result.exit_code == 3
@@ -260,14 +270,12 @@ def test_ls_and_status_tell_what_is_there_and_change_nothing(own):
 def test_verify_finds_a_flipped_bit_and_exits_with_3(own):
     assert run("store", "verify", own.path).exit_code == 0
     key = own.keys_of(next(iter(own.sweeps())))[3]
-    data = bytearray(own.place(key).read_bytes())
-    data[len(data) // 2] ^= 1
-    own.place(key).write_bytes(data)
+    spoil(own, key)
     assert "damaged" in run("store", "ls", own.path, "--points").output
     result = run("store", "verify", own.path)
     assert result.exit_code == 3
     assert "5 points are good" in result.output and key in result.output and "checksum" in result.output
-    assert not own.has(key) and "1 files in quarantine" in run("status", own.path).output
+    assert not own.has(key) and "1 things in quarantine" in run("status", own.path).output
     assert run("store", "verify", own.path).exit_code == 0
     assert "files in quarantine" not in run("store", "gc", own.path).output
     (own.path / "quarantine" / "folder.nc.1234").mkdir()  # there was one where a point should be
@@ -286,11 +294,11 @@ def litter(store):
     """One of everything that gc removes."""
     (name,) = store.sweeps()
     about, keys = store.sweeps()[name], store.keys_of(name)
-    data = store.place(keys[2]).read_bytes()
+    point = store.read(keys[2])
     orphan, old = "0" * 32, "1" * 32
     for key in (orphan, old):
-        store.place(key).parent.mkdir(exist_ok=True)
-        store.place(key).write_bytes(data)
+        store.write(key, point)
+    store.close()
     store.keep_sweep("old", {**about, "numerics_version": -1}, [old])
     half = store.path / "parts" / f"{os.uname().nodename}@{dead_process()}.abc"
     half.write_bytes(b"half")
@@ -342,14 +350,14 @@ def test_gc_leaves_points_alone_when_somebody_may_need_them(own, reason):
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path):
-    for words in (["ls"], ["verify"], ["gc"], ["export", "--out", tmp_path / "a.csv"]):
+    for words in (["ls"], ["verify"], ["gc"], ["pack"], ["migrate"], ["export", "--out", tmp_path / "a.csv"]):
         refused = run("store", words[0], tmp_path, *words[1:])
         assert refused.exit_code == 2 and "no store of sweeps" in refused.output
     assert not list(tmp_path.iterdir())
 
 
 def test_help_tells_all_commands():
-    assert all(word in run("store", "--help").output for word in ("ls", "verify", "gc", "export"))
+    assert all(word in run("store", "--help").output for word in ("ls", "verify", "gc", "pack", "migrate", "export"))
     for words in (["sweep"], ["status"], ["store", "ls"], ["store", "verify"], ["store", "gc"], ["store", "export"]):
         result = run(*words, "--help")
         assert result.exit_code == 0 and f"limitlab {' '.join(words)}" in result.output

@@ -1,6 +1,7 @@
 """The store of a sweep: every point kept once, whole, under its own name, and nothing else read as data."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -16,7 +17,10 @@ import limitlab as ll
 from cases import committee
 from limitlab.results.points import Point
 from limitlab.sweep.identity import describe, hash_of, point_seed
-from limitlab.sweep.storage.netcdf import decode, encode
+from limitlab.sweep.storage.encoding import decode, encode
+from limitlab.sweep.storage.pack import pack
+from limitlab.sweep.storage.records import POINT, frame
+from limitlab.sweep.storage.segments import Segments
 from limitlab.sweep.storage.store import Store
 
 RATE = "algorithm.learning_rate"
@@ -58,22 +62,17 @@ def test_a_second_run_computes_only_what_is_missing(tmp_path):
     np.testing.assert_array_equal(first["doubled"], 2 * np.array(RATES))
 
 
-def test_a_point_is_a_netcdf_file_with_its_provenance(tmp_path):
+def test_a_point_is_kept_with_its_provenance(tmp_path):
     ds = ll.sweep(ll.simulate, problem(), {"d": [20]}, times=[0.0, 1.0], replicas=3, seed=5, store=tmp_path / "s")
     store = Store(tmp_path / "s")
     (key,) = store.keys()
-    assert store.place(key).name == f"{key}.nc" and store.place(key).parent.name == key[:2]
-    back = ll.load(store.place(key))
-    np.testing.assert_array_equal(back["risk"], ds["risk"].squeeze("d"))
-    assert back.attrs["spec_hash"] == ll.spec_hash(problem())
-    about = back.attrs["provenance"]
-    assert about["key"] == key and about["root_seed"] == 5 and about["seed"] == back.attrs["seed"] != 5
+    point = store.read(key)
+    np.testing.assert_array_equal(point.variables["risk"][1], ds["risk"].squeeze("d"))
+    assert point.attrs["spec_hash"] == ll.spec_hash(problem())
+    about = point.attrs["provenance"]
+    assert about["key"] == key and about["root_seed"] == 5 and about["seed"] == point.attrs["seed"] != 5
     for name in ("verb", "arguments", "numerics_version", "seconds", "limitlab_version", "jax_version", "host"):
         assert about[name] is not None
-    import xarray as xr
-
-    with xr.open_dataset(store.place(key), engine="h5netcdf") as plain:  # no checksum in the way of other readers
-        np.testing.assert_array_equal(plain["risk"], back["risk"])
 
 
 def test_names_depend_on_everything_that_changes_the_numbers_and_on_nothing_else(tmp_path):
@@ -130,68 +129,165 @@ def test_functions_inside_a_problem_are_told_apart():
     assert describe(wholes[0]) == describe(wholes[2]) != describe(wholes[1])
 
 
-@pytest.mark.parametrize("kind", ["truncated", "flipped", "foreign", "empty", "renamed", "unsigned", "folder", "pipe"])
-def test_damaged_and_foreign_files_are_quarantined_and_computed_again(tmp_path, kind):
+def the_segment(store):
+    """The one file that the points are in."""
+    store.close()
+    (path,) = (store.path / "points").iterdir()
+    return path
+
+
+@pytest.mark.parametrize("kind", ["flipped", "head", "renamed", "foreign", "zeros"])
+def test_damaged_and_foreign_points_are_quarantined_and_computed_again(tmp_path, kind):
     expected = swept(tmp_path / "s")
     store = Store(tmp_path / "s")
     key, other = sorted(store.keys())[:2]
-    path = store.place(key)
+    _, place = store.segments.place_of(bytes.fromhex(key))
+    length, path = store.length(key), the_segment(store)
     data = bytearray(path.read_bytes())
     if kind == "flipped":
-        data[len(data) // 2] ^= 1
-    elif kind == "truncated":
-        data = data[: len(data) * 2 // 3]
-    elif kind == "foreign":
-        data = b"Dear diary"
-    elif kind == "empty":
-        data = b""
-    elif kind == "unsigned":
-        data = data[:-81]  # the file alone, without its checksum
-    elif kind == "renamed":
-        data = store.place(other).read_bytes()  # whole, but another point
-    path.unlink()
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.write_bytes(data)
+        data[place + length // 2] ^= 1
+    elif kind == "head":
+        data[place + 9] ^= 1  # the length
+    elif kind == "zeros":
+        data[place + 40 : place + length] = bytes(length - 40)
+    else:  # whole records with the right checksums, but not of this point
+        content = store.segments.read(bytes.fromhex(other)).content if kind == "renamed" else b"Dear diary"
+        data[place : place + length] = frame(POINT, bytes.fromhex(key), content)
+    path.write_bytes(data)
     CALLS.clear()
-    with pytest.warns(ll.errors.DamagedFileWarning, match="was put into .*quarantine") as said:
+    if kind == "head":  # nobody knows whose it was: it is missing
         again = swept(tmp_path / "s")
-    assert len(CALLS) == len(said) == 1
+        assert Store(tmp_path / "s").verify()[0] == len(RATES)
+    else:
+        with pytest.warns(ll.errors.DamagedFileWarning, match="was put into .*quarantine") as said:
+            again = swept(tmp_path / "s")
+        assert len(said) == 1
+    assert len(CALLS) == 1
     np.testing.assert_array_equal(again["doubled"], expected["doubled"])
-    (fault,) = store.faults()
+    (fault,) = Store(tmp_path / "s").faults()
     assert fault.moved_to.exists() and fault.path == path
-    reasons = {"truncated": "truncated", "flipped": "damaged", "foreign": "not a netCDF", "empty": "empty"}
-    reasons |= {"renamed": "another point", "unsigned": "checksum", "folder": "not a file", "pipe": "not a file"}
-    assert reasons[kind] in fault.reason
+    reasons = {"flipped": "checksum", "head": "damaged at byte", "zeros": "checksum", "renamed": "another point"}
+    assert reasons.get(kind, "not a point") in fault.reason
+    assert Store(tmp_path / "s").verify() == (len(RATES), [])
+    assert len(Store(tmp_path / "s").faults()) == 1
 
 
-def test_every_flipped_bit_is_seen():
-    data = encode(Point({"x": ((), np.asarray(1.5))}, attrs={"provenance": {"key": "k"}}))
-    rng = np.random.default_rng(0)
-    for place in rng.integers(0, len(data) - 1, 300):
+def test_every_flipped_bit_and_every_cut_of_a_segment_is_seen(tmp_path):
+    """600 changes of a file: a point is as it was, or missed, or refused; never another one, never a crash."""
+    expected = swept(tmp_path / "s")["doubled"].values.tolist()
+    store = Store(tmp_path / "s")
+    (name,) = store.sweeps()
+    keys, path = store.keys_of(name), the_segment(store)
+    data, rng, seen = path.read_bytes(), np.random.default_rng(0), {"whole": 0, "missing": 0, "refused": 0}
+
+    def look():
+        store = Store(tmp_path / "s")
+        for key, value in zip(keys, expected, strict=True):
+            found = store.peek(key)
+            seen["missing" if found is None else "refused" if isinstance(found, str) else "whole"] += 1
+            if isinstance(found, Point):
+                assert found.variables["doubled"][1] == value
+        return store
+
+    for place in rng.integers(0, len(data), 400):
         bad = bytearray(data)
         bad[place] ^= 1 << rng.integers(8)
-        with pytest.raises(ll.errors.ResultFileError):
-            decode(bytes(bad), "it")
-    for length in rng.integers(0, len(data), 100):
-        with pytest.raises(ll.errors.ResultFileError):
-            decode(data[:length], "it")
+        path.write_bytes(bad)
+        before = sum(seen.values()) - seen["whole"]
+        look()
+        lost = sum(seen.values()) - seen["whole"] - before
+        assert lost <= 1 or place < 24  # of the file's own first line, all of them
+    for length in rng.integers(0, len(data), 200):
+        path.write_bytes(data[:length])
+        look()
+    assert seen["missing"] > 100 and seen["refused"] > 100 and seen["whole"] > 1000
+
+
+def test_a_torn_tail_is_cut_and_never_read(tmp_path):
+    swept(tmp_path / "s")
+    store = Store(tmp_path / "s")
+    path = the_segment(store)
+    data = path.read_bytes()
+    record = frame(POINT, bytes(16), b"x" * 5000)
+    for length in (1, 20, 36, 37, 3000, len(record) - 1):
+        path.write_bytes(data + record[:length])
+        assert sorted(Store(tmp_path / "s").keys()) == sorted(store.keys())
+        assert Store(tmp_path / "s").verify() == (len(RATES), [])
+        assert path.read_bytes() == data
+    # The next writer of this machine cuts it too, and carries the segment on.
+    path.write_bytes(data + record[:3000])
+    swept(tmp_path / "s", [0.7])
+    assert path.read_bytes().startswith(data) and len(path.read_bytes()) > len(data)
+    assert Store(tmp_path / "s").verify() == (len(RATES) + 1, [])
+    assert len(list((tmp_path / "s" / "points").iterdir())) == 1
+    # What is not the beginning of a record is not thrown away.
+    store.close()
+    path.write_bytes(data + b"Dear diary, " * 10)
+    good, (fault,) = Store(tmp_path / "s").verify()
+    assert good == len(RATES) and fault.moved_to.read_bytes() == b"Dear diary, " * 10
+
+
+def test_the_index_is_made_again_and_never_believed(tmp_path, monkeypatch):
+    monkeypatch.setattr("limitlab.sweep.storage.segments.WORTH", 2)
+    expected = swept(tmp_path / "s")
+    store = Store(tmp_path / "s")
+    keys = sorted(store.keys())
+    (index,) = (store.path / "index").iterdir()
+    data = bytearray(index.read_bytes())
+    looked = []
+    monkeypatch.setattr(Segments, "_look", lambda self, segment, size: looked.append(segment.name))
+    assert sorted(Store(tmp_path / "s").keys()) == keys  # by the index alone
+    monkeypatch.undo()
+    monkeypatch.setattr("limitlab.sweep.storage.segments.WORTH", 2)
+    for kind in ("gone", "garbage", "flipped", "lies"):
+        if kind == "gone":
+            index.unlink()
+        elif kind == "garbage":
+            index.write_bytes(b"hello")
+        elif kind == "flipped":
+            index.write_bytes(data[:50] + bytes([data[50] ^ 1]) + data[51:])
+        else:  # two names change places, and the checksum is right
+            rows = bytearray(data[:-32])
+            rows[32:48], rows[64:80] = rows[64:80], rows[32:48]
+            index.write_bytes(rows + hashlib.sha256(rows).digest())
+        CALLS.clear()
+        again = swept(tmp_path / "s")
+        assert CALLS == [] and again.identical(expected), kind
+        assert Store(tmp_path / "s").verify() == (len(RATES), [])
+        assert index.exists()
+
+
+def test_pack_joins_segments_and_frees_what_counts_no_more(tmp_path):
+    stores = [Store(tmp_path / "s") for _ in range(3)]
+    for number, store in enumerate(stores):  # all at once: none can carry on the segment of another
+        ll.sweep(doubled, problem(), {RATE: [0.1 * (number + 1), 0.05]}, store=store)
+    first = stores[0]
+    keys = sorted(first.keys())
+    values = {key: first.read(key).variables["doubled"][1] for key in keys}
+    assert len(first.segments.names()) == 3
+    first.remove(keys[0])
+    assert sorted(Store(tmp_path / "s").keys()) == keys[1:]
+    assert pack(Store(tmp_path / "s"))[:2] == (3, 3)  # they are being written
+    for store in stores:
+        store.close()
+    before, after, freed = pack(Store(tmp_path / "s"))
+    assert (before, after) == (3, 1) and freed > 0
+    packed = Store(tmp_path / "s")
+    assert sorted(packed.keys()) == keys[1:] and packed.verify() == (len(keys) - 1, [])
+    for key in keys[1:]:
+        assert packed.read(key).variables["doubled"][1] == values[key]
+        assert first.read(key).variables["doubled"][1] == values[key]  # one that was open sees it too
+    assert packed.folder("parts").names() == []
 
 
 def test_verify_moves_what_does_not_belong(tmp_path):
     swept(tmp_path / "s")
     store = Store(tmp_path / "s")
     (store.path / "points" / "notes.txt").write_text("hello")
-    (store.path / "points" / "00").mkdir(exist_ok=True)
-    (store.path / "points" / "00" / "..nc").write_text("hello")
-    key = next(store.keys())
-    shutil.copy(store.place(key), store.path / "points" / "00" / f"{'f' * 32}.nc")  # in the wrong folder too
+    (store.path / "points" / f"other-{'0' * 16}.seg").write_text("hello")
     good, bad = store.verify()
     assert good == 4
-    assert {fault.path.name for fault in bad} == {"notes.txt", "..nc", f"{'f' * 32}.nc"}
+    assert {fault.path.name for fault in bad} == {"notes.txt", f"other-{'0' * 16}.seg"}
     assert store.verify() == (4, [])
 
 
@@ -291,7 +387,7 @@ def needs_mounts(tmp_path):
 @pytest.mark.parametrize("keywords", ["", ", workers=1"], ids=["here", "worker"])
 def test_a_full_disk_gives_a_clear_error_and_no_half_file(tmp_path, keywords):
     needs_mounts(tmp_path)
-    done = child(tmp_path / "s", keywords=keywords, shell=f"mount -t tmpfs -o size=1m tmpfs {tmp_path}")
+    done = child(tmp_path / "s", keywords=keywords, shell=f"mount -t tmpfs -o size=200k tmpfs {tmp_path}")
     assert "No space left on device" in done.stdout and "Everything stored so far is kept" in done.stdout, done
     count, _, parts, _ = done.stdout.split("\n")[-3].split()
     assert int(count) > 10 and int(parts) == 0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limitlab.bar import Bar, duration, live
+from limitlab.text import printable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -12,13 +13,15 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "complain", "duration", "memory", "say", "show", "show_table", "summary", "table"]
 
 SHOWN_TIMES = 6
+MAX_SAID = 100_000  # characters of a message
+MAX_CELL = 1000  # of a cell of a table
 
 
 def say(text: str) -> None:
-    """A line on stdout, never wrapped or marked up."""
+    """A line on stdout, never wrapped or marked up; what could steer a terminal is escaped."""
     from rich.console import Console
 
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+    Console(highlight=False, soft_wrap=True).print(printable(text, MAX_SAID), markup=False)
 
 
 def show(thing: Any) -> None:
@@ -33,7 +36,7 @@ def complain(text: str) -> None:
     from rich.console import Console
 
     console = live[-1] if live else Console(stderr=True)
-    console.print(text, markup=False, highlight=False, soft_wrap=True, style="bold red")
+    console.print(printable(text, MAX_SAID), markup=False, highlight=False, soft_wrap=True, style="bold red")
 
 
 def memory(size: float) -> str:
@@ -61,7 +64,7 @@ def table(heads: list[str], rows: list[list[str]], narrow: bool = False) -> Any:
     for head in heads:
         out.add_column(head)
     for row in rows:
-        out.add_row(*map(Text, row))
+        out.add_row(*(Text(printable(cell, MAX_CELL)) for cell in row))
     return out
 
 

@@ -1,4 +1,4 @@
-"""limitlab status, and limitlab store ls | verify | gc | export: the folders that sweeps are kept in."""
+"""limitlab status, and limitlab store ls | verify | gc | pack | migrate | export: the folders of sweeps."""
 
 import sys
 import time
@@ -13,6 +13,7 @@ from limitlab.cli.app import POINTS_FAILED
 from limitlab.cli.interrupts import stoppable
 from limitlab.cli.options import Force, Wanted
 from limitlab.cli.screen import Bar, complain, duration, memory, say, show, show_table, table
+from limitlab.text import printable
 
 if TYPE_CHECKING:
     from limitlab.sweep.storage.store import Store
@@ -27,9 +28,11 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that limit
 
 
 def register(app: typer.Typer) -> None:
-    store = typer.Typer(no_args_is_help=True, help="Look after a folder of sweeps: ls, verify, gc, export.")
-    for name, command in {"ls": ls, "verify": verify, "gc": gc, "export": export}.items():
-        store.command(name)(command)
+    store = typer.Typer(
+        no_args_is_help=True, help="Look after a folder of sweeps: ls, verify, gc, pack, migrate, export."
+    )
+    for command in (ls, verify, gc, pack, migrate, export):
+        store.command(command.__name__)(command)
     app.command("status")(status)
     app.add_typer(store, name="store")
 
@@ -115,13 +118,53 @@ def verify(folder: Folder, progress: Wanted = None) -> None:
     say(f"{good} points are good")
     if not bad:
         return
-    complain(f"{len(bad)} files were not what they should be; they are in {store.path / 'quarantine'}:")
+    _complain_of(bad, store)
+    raise typer.Exit(POINTS_FAILED)
+
+
+def _complain_of(bad: list, store: "Store") -> None:
+    complain(f"{len(bad)} points or files were not what they should be; they are in {store.path / 'quarantine'}:")
     for fault in bad[:SHOWN_FAULTS]:
         complain(f"  {fault.reason}")
     if len(bad) > SHOWN_FAULTS:
         complain(f"  and {len(bad) - SHOWN_FAULTS} more")
     say("the sweeps that they belong to compute them again when they are run the next time")
-    raise typer.Exit(POINTS_FAILED)
+
+
+def pack(folder: Folder, progress: Wanted = None) -> None:
+    """Join the files of a store into few, and free what points take that count no more.
+
+    Every process that ever wrote at the same time as others left a file. Files that a running sweep writes are left
+    alone. Killed at any moment this loses nothing.
+
+    \b
+      limitlab store pack runs
+    """
+    from limitlab.sweep.storage.pack import pack
+
+    store = _open(folder)
+    with stoppable(), Bar("pack", progress, counted=True) as bar:
+        before, after, freed = pack(store, progress=bar)
+    say(f"{before} segments became {after}; {memory(freed)} were freed")
+
+
+def migrate(folder: Folder, progress: Wanted = None) -> None:
+    """Bring a store of an older limitlab, with a file for each point, to the present format.
+
+    No point is computed again and none is lost, also if this is stopped: the same command goes on. A file that is not
+    a whole point is put aside, as verify does; exit code 3 if there were any.
+
+    \b
+      limitlab store migrate runs
+    """
+    from limitlab.sweep.storage.migrate import migrate
+
+    with stoppable(), Bar("migrate", progress, counted=True) as bar:
+        points, bad = migrate(folder, bar)
+    say(f"{points} points were brought over")
+    if bad:
+        _complain_of(bad, _open(folder))
+        raise typer.Exit(POINTS_FAILED)
 
 
 def gc(
@@ -142,8 +185,8 @@ def gc(
 
     litter, note = gc(_open(folder), dry_run, quarantine)
     if litter:
-        rows = [[one.what, str(len(one.files)), memory(one.size)] for one in litter]
-        show_table("would be removed" if dry_run else "removed", ["what", "files", "size"], rows)
+        rows = [[one.what, str(one.count), memory(one.size)] for one in litter]
+        show_table("would be removed" if dry_run else "removed", ["what", "number", "size"], rows)
     say(f"{memory(sum(one.size for one in litter))} {'would be' if dry_run else 'were'} freed")
     if note:
         complain(note)
@@ -231,16 +274,16 @@ def _overview(store: "Store") -> tuple[Any, bool]:
     notes = [f"{record['note']}" for _, (_, record) in (runs[i] for i in shown) if record.get("note")]
     points, size = store.size()
     faults = len(store.faults())
-    lines = [f"{points} points, {memory(size)}" + (f", {faults} files in quarantine" if faults else "")]
+    lines = [f"{points} points, {memory(size)}" + (f", {faults} things in quarantine" if faults else "")]
     if len(shown) < len(runs):
         lines.insert(0, f"... {len(runs) - len(shown)} earlier runs (limitlab store gc forgets them)")
     parts = [table(heads, [rows[i] for i in shown], narrow=True)] if runs else [Text("no runs")]
-    return Group(*parts, *(Text(line) for line in [*notes, *lines])), running
+    return Group(*parts, *(Text(printable(line)) for line in [*notes, *lines])), running
 
 
 def _row(state: str, record: dict[str, Any]) -> list[str]:
     """A run in one line."""
-    number = {name: float(record.get(name) or 0) for name in ("total", "found", "done", "began", "updated")}
+    number = {name: _number(record.get(name)) for name in ("total", "found", "done", "began", "updated")}
     there = number["found"] + number["done"]
     rate = number["done"] / max(number["updated"] - number["began"], 1e-9)
     left = (number["total"] - there) / rate if state == "running" and rate > 0 else np.inf
@@ -254,6 +297,11 @@ def _row(state: str, record: dict[str, Any]) -> list[str]:
         time.strftime("%H:%M" if time.time() - number["began"] < 86400 else "%m-%d", time.localtime(number["began"])),
         f"{_short(time.time() - number['updated'])} ago",
     ]
+
+
+def _number(value: Any) -> float:
+    """A number of a record, which may be a stranger's."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e12 else 0.0
 
 
 def _short(seconds: float) -> str:
@@ -277,10 +325,17 @@ def _list_points(store: "Store") -> None:
         verb, word, here = "?", "damaged", ""
         if isinstance(point, Point):
             verb, word = str(point.attrs.get("verb", "?")), _worst(point)
-            here = ", ".join(f"{name}={value}" for name, value in about.get("point", {}).get("table", {}).items())
-        seconds, size = about.get("seconds"), store.place(key).stat().st_size
+            here = ", ".join(f"{name}={value}" for name, value in _table(about).items())
+        seconds, size = about.get("seconds"), store.length(key)
         told = f"{seconds:8.3f}" if isinstance(seconds, (int, float)) else f"{'-':>8}"
-        typer.echo(f"{key:<32}  {verb:<10}  {word:<13}  {told}  {size:>10}  {here}")
+        typer.echo(printable(f"{key:<32}  {verb:<10}  {word:<13}  {told}  {size:>10}  {here}").replace("\n", "\\n"))
+
+
+def _table(about: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a point, if its provenance is one."""
+    place = about.get("point")
+    table = place.get("table") if isinstance(place, dict) else None
+    return table if isinstance(table, dict) else {}
 
 
 def _worst(point: Any) -> str:

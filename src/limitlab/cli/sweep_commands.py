@@ -1,6 +1,7 @@
 """limitlab sweep: a verb at every point of a grid, kept point by point in a folder."""
 
 import contextlib
+import errno
 import os
 import socket
 import warnings
@@ -208,8 +209,10 @@ def _own_sweep(out: Path) -> tuple[Any, str]:
 
     store = Store(out, create=False)
     own = (socket.gethostname(), os.getpid())
+    names = list(store.sweeps())
     mine = [run for run in store.runs().values() if (run.get("host"), run.get("process")) == own]
-    return store, str(mine[-1]["sweep"]) if mine else list(store.sweeps())[-1]
+    ran = [run["sweep"] for run in mine if run.get("sweep") in names]  # a record may be a stranger's
+    return store, ran[-1] if ran else names[-1]
 
 
 def _interrupted(out: Path) -> str:
@@ -226,11 +229,18 @@ def _interrupted(out: Path) -> str:
 
 def _keep(result: "xr.Dataset", out: Path) -> bool:
     """Write the result beside its points and say what became of them; False if any did not end well."""
+    from limitlab.errors import ResultFileError
     from limitlab.results.files import save
     from limitlab.sweep.table import BROKEN
 
     store, name = _own_sweep(out)
-    path = save(result, store.path / f"{name}.nc")
+    try:
+        path = save(result, store.path / f"{name}.nc")
+    except ResultFileError as error:
+        if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in (errno.EROFS, errno.EACCES):
+            raise
+        path = None  # all points are in a store that may only be read
+        complain(f"note: {error}")
     ends = _ends(result)
     words, counts = np.unique(ends, return_counts=True)
     rows = sorted(zip(words.tolist(), counts.tolist(), strict=True), key=lambda row: (row[0] != "ok", -row[1]))
@@ -248,7 +258,8 @@ def _keep(result: "xr.Dataset", out: Path) -> bool:
             complain(f"  {values}: {ends[tuple(place)]}: {here['reason'].item() if 'reason' in here else ''}")
         if len(bad) > SHOWN:
             complain(f"  and {len(bad) - SHOWN} more; see the variable reason")
-    say(f"saved to {path if out.is_absolute() else out / path.name}")
+    if path is not None:
+        say(f"saved to {path if out.is_absolute() else out / path.name}")
     return not len(bad)
 
 

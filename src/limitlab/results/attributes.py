@@ -9,7 +9,7 @@ from limitlab.errors import InputError
 from limitlab.results.scan import JSON_MARK
 from limitlab.text import writable
 
-__all__ = ["DATES", "DATE_KIND", "decode_attribute", "encode_attribute"]
+__all__ = ["DATES", "DATE_KIND", "check_depth", "decode_attribute", "encode_attribute"]
 
 # Booleans, lists, tables and None are kept as JSON after JSON_MARK.
 MAX_JSON = 5_000_000  # characters of such an attribute
@@ -45,10 +45,15 @@ def decode_attribute(value: Any) -> Any:
         if len(value) > MAX_JSON:
             raise InputError(f"An attribute has {len(value)} characters of JSON; at most {MAX_JSON} are read.")
         table = json.loads(value[len(JSON_MARK) :])
-        if _depth(table) > MAX_DEPTH:
-            raise InputError(f"An attribute is nested more than {MAX_DEPTH} deep; no result has such attributes.")
+        check_depth(table)
         return table
     return value.item() if isinstance(value, np.generic) else value
+
+
+def check_depth(value: Any) -> None:
+    """Raise if lists and tables are nested deeper than those of any result."""
+    if _depth(value) > MAX_DEPTH:
+        raise InputError(f"An attribute is nested more than {MAX_DEPTH} deep; no result has such attributes.")
 
 
 def _depth(value: Any) -> int:

@@ -9,8 +9,9 @@ import math
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from limitlab.text import show
 if TYPE_CHECKING:
     import h5py
 
-__all__ = ["available_memory", "check_file"]
+__all__ = ["available_memory", "check_file", "check_image"]
 
 MAX_VARIABLES = 1000
 MAX_ATTRIBUTES = 1000  # of each variable, and of the file
@@ -43,24 +44,29 @@ def check_file(path: Path, memory: float = math.inf) -> None:
     """
     import h5py
 
-    with open_plain(path, "result", "Give the name of a .nc file.") as raw, h5py.File(path, "r") as file:
-        if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
-            raise ResultFileError("it does not begin as a file of limitlab.save does")
-        scan = _Scan(raw, memory)
-        scan.heaps()
-        if len(file) > MAX_VARIABLES:
-            raise ResultFileError(f"it has {len(file)} variables; a result has at most {MAX_VARIABLES}")
-        scan.attributes(file, "the file")
-        if "schema_version" not in file.attrs:
-            raise ResultFileError("it has no schema_version")
-        for name in map(str, file):
-            scan.name(name)
-            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-                raise ResultFileError(f"{show(name)} is a link to another place")
-            array = file[name]
-            if not isinstance(array, h5py.Dataset):
-                raise ResultFileError(f"{show(name)} is a group or a type; a result has variables only")
-            scan.variable(array, name)
+    with (
+        open_plain(path, "result", "Give the name of a .nc file.") as raw,
+        mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        scan = _Scan(data, memory)
+        scan.heaps()  # before HDF5 sees it, which would not stop
+        with h5py.File(path, "r") as file:
+            scan.plain(file)
+            if "schema_version" not in file.attrs:
+                raise ResultFileError("it has no schema_version")
+
+
+def check_image(data: bytes, opened: "Callable[[bytes], h5py.File]", memory: float = math.inf) -> "h5py.File":
+    """The same of a file in memory, which comes back open; it may be without a schema, and have any names."""
+    scan = _Scan(data, memory, named=False)
+    scan.heaps()
+    file = opened(data)
+    try:
+        scan.plain(file)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def available_memory() -> float:
@@ -77,24 +83,41 @@ def available_memory() -> float:
 class _Scan:
     """What has been seen of a file, counted in bytes of memory."""
 
-    def __init__(self, raw: BinaryIO, memory: float):
-        self.raw, self.size, self.memory, self.needed = raw, os.fstat(raw.fileno()).st_size, memory, 0
+    def __init__(self, data: "bytes | mmap.mmap", memory: float, named: bool = True):
+        self.data, self.size, self.memory, self.needed, self.named = data, len(data), memory, 0, named
+
+    def plain(self, file: "h5py.File") -> None:
+        """Raise unless the file holds plain arrays of its own and nothing else."""
+        import h5py
+
+        if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
+            raise ResultFileError("it does not begin as a file of limitlab.save does")
+        if len(file) > MAX_VARIABLES:
+            raise ResultFileError(f"it has {len(file)} variables; a result has at most {MAX_VARIABLES}")
+        self.attributes(file, "the file")
+        for name in map(str, file):
+            self.name(name)
+            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+                raise ResultFileError(f"{show(name)} is a link to another place")
+            array = file[name]
+            if not isinstance(array, h5py.Dataset):
+                raise ResultFileError(f"{show(name)} is a group or a type; a result has variables only")
+            self.variable(array, name)
 
     def heaps(self) -> None:
         """Raise unless every collection of texts is a row of entries that ends: HDF5 itself would not stop."""
         steps = 0
-        with mmap.mmap(self.raw.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = data.find(_HEAP)
-            while at >= 0:
-                end = at + int.from_bytes(data[at + 8 : at + 16], "little")
-                place = at + 16 if end <= self.size else end  # one that is too long is refused by HDF5
-                while place + 16 <= end:
-                    index, length = struct.unpack_from("<H6xQ", data, place)
-                    place += 16 + -(-length // 8) * 8 if index else length  # entry 0 is the free rest
-                    steps += 1
-                    if place > end or (index == 0 and length == 0) or steps > self.size // 16:
-                        raise ResultFileError("its texts are damaged")
-                at = data.find(_HEAP, at + 1)
+        data, at = self.data, self.data.find(_HEAP)
+        while at >= 0:
+            end = at + int.from_bytes(data[at + 8 : at + 16], "little")
+            place = at + 16 if end <= self.size else end  # one that is too long is refused by HDF5
+            while place + 16 <= end:
+                index, length = struct.unpack_from("<H6xQ", data, place)
+                place += 16 + -(-length // 8) * 8 if index else length  # entry 0 is the free rest
+                steps += 1
+                if place > end or (index == 0 and length == 0) or steps > self.size // 16:
+                    raise ResultFileError("its texts are damaged")
+            at = data.find(_HEAP, at + 1)
 
     def need(self, count: int, what: str) -> None:
         self.needed += count
@@ -107,7 +130,7 @@ class _Scan:
             raise MemoryError(f"it needs {self.needed / 1e9:.3g} GB of memory and {self.memory / 1e9:.3g} GB are free")
 
     def name(self, name: str) -> None:
-        if not name.isprintable() or len(name) > MAX_NAME or "/" in name or not name.strip("."):
+        if self.named and (not name.isprintable() or len(name) > MAX_NAME or "/" in name or not name.strip(".")):
             raise ResultFileError(f"{show(name)} is not the name of a variable or attribute")
 
     def attributes(self, owner: Any, of: str) -> None:
@@ -154,8 +177,7 @@ class _Scan:
             raise ResultFileError(f"{what} declares {array.shape} values that are not in the file")
         self.need(size * array.dtype.itemsize, what)
         if words:  # each is stored as its length, 4 bytes, and the place of its characters
-            self.raw.seek(at)
-            places = np.frombuffer(self.raw.read(stored), np.uint8).reshape(size, -1)
+            places = np.frombuffer(self.data[at : at + stored], np.uint8).reshape(size, -1)
             longest = int(places[:, :4].copy().view("<u4").max())
             self.need(size * (64 + 5 * longest), what)
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import platform
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -250,6 +251,7 @@ def stamped(job: Job, task: Task, problem: Problem, point: Point, seconds: float
         "seed": task.seed,
         "numerics_version": NUMERICS_VERSION,
         "seconds": round(seconds, 6),
+        "stored_at": round(time.time(), 3),
         **versions(),
     }
     variables = {**point.variables, "status": point.status}

@@ -1,7 +1,10 @@
 """compute: the points of a sweep, from the store where it has them, from an engine where not."""
 
 import contextlib
+import dataclasses
+import random
 import tempfile
+import time
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from limitlab.sweep.storage.store import Store
 __all__ = ["Engine", "compute", "record"]
 
 ROUNDS = 3
+LONG = 600.0  # seconds for which a sweep waits for points that another one computes
 
 
 class Engine:
@@ -68,21 +72,30 @@ def compute(
             if store is None and engine.processes:  # processes hand over through files
                 store = Store(stack.enter_context(tempfile.TemporaryDirectory(prefix="limitlab-")))
             elif store is not None:
-                for part in store.parts():
-                    part.unlink(missing_ok=True)
-                tally.tell(force=True)  # a store that cannot be written to is found here
-            left = {task.index: task for task in tasks}
-            for _ in range(ROUNDS):  # once, unless files of the store are damaged or taken away meanwhile
+                store.tidy()
+                tally.tell(force=True)
+            left, rounds, anyway = {task.index: task for task in tasks}, 0, False
+            while left:  # once, unless points are damaged or taken away meanwhile, or other sweeps compute some of them
                 todo = [task for task in left.values() if not _found(task, points, store, tally, retry_failed)]
-                for outcome in engine.run(job, chunks_of(todo, widths, engine.processes), store, tally) if todo else ():
-                    _take(outcome, left[outcome.index], points, store, tally)
+                if todo and not tally.needed:
+                    tally.needed = True
+                    tally.tell(force=True)  # a store that cannot be written to is found here
+                later = 0
+                chunks = chunks_of(todo, widths, engine.processes)
+                chunks = [dataclasses.replace(chunk, anyway=True) for chunk in chunks] if anyway else chunks
+                for outcome in engine.run(job, chunks, store, tally) if todo else ():
+                    later += outcome.later
+                    if not outcome.later:
+                        _take(outcome, left[outcome.index], points, store, tally)
                 left = {index: task for index, task in left.items() if index not in points}
-                if not left:
-                    break
-            else:
-                raise ResultFileError(
-                    f"{len(left)} points vanished from the store as soon as they were in it. Run again."
-                )
+                if later and store is not None:
+                    anyway = _wait(list(left.values()), store, tally)
+                    continue
+                rounds += 1
+                if left and rounds == ROUNDS:
+                    raise ResultFileError(
+                        f"{len(left)} points vanished from the store as soon as they were in it. Run again."
+                    )
         except KeyboardInterrupt:
             _recount(tasks, points, store, tally)
             tally.tell("interrupted", force=True)
@@ -98,6 +111,23 @@ def compute(
             raise
     tally.tell("finished", force=True)
     return [points[task.index] for task in tasks]
+
+
+def _wait(tasks: list[Task], store: Store, tally: Tally) -> bool:
+    """Until another sweep has stored one of these points, or does not compute it any more.
+
+    True if it does neither for `LONG`, as a process that was stopped: then they are computed here as well.
+    """
+    pause, end = 0.02, time.monotonic() + LONG
+    while time.monotonic() < end:
+        store.refresh()
+        if any(store.has(task.key) or not store.claimed(task.key) for task in tasks):
+            tally.say("")
+            return False
+        tally.say(f"waiting for {len(tasks)} points that another sweep computes")
+        time.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2 * pause, 1.0)
+    return True
 
 
 def _recount(tasks: list[Task], points: dict[int, Point], store: Store | None, tally: Tally) -> None:
@@ -133,4 +163,8 @@ def record(job: Job, name: str, labels: dict[str, np.ndarray], tasks: list[Task]
     """Write down what a sweep is made of, so that it can be put together again, and its points are missed if gone."""
     axes = {axis: values.tolist() for axis, values in labels.items()}
     about = {**job.described, "name": job.name, "axes": axes, "points": len(tasks)}
-    store.keep_sweep(name, about, [task.key for task in tasks])
+    try:
+        store.keep_sweep(name, about, [task.key for task in tasks])
+    except ResultFileError:
+        if not all(store.has(task.key) for task in tasks):  # a complete store may be one that can only be read
+            raise

@@ -6,6 +6,7 @@ import socket
 import time
 from typing import Any
 
+from limitlab.errors import ResultFileError
 from limitlab.sweep.storage.store import Store
 from limitlab.verbs import Progress
 
@@ -23,6 +24,7 @@ class Tally:
         self._run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
         self._began, self._written = time.time(), 0.0
         self._state, self._note = "running", ""
+        self.needed = False  # whether a store that cannot be written to is an error: not if all points are there
 
     @property
     def rate(self) -> float:
@@ -59,7 +61,11 @@ class Tally:
         now = time.time()
         if self._store is not None and (force or now - self._written >= EVERY):
             self._written = now
-            self._store.keep_run(self._run, self.record())
+            try:
+                self._store.keep_run(self._run, self.record())
+            except ResultFileError:
+                if self.needed:
+                    raise
 
     def record(self) -> dict[str, Any]:
         """What `limitlab status` reads."""

@@ -20,7 +20,7 @@ from limitlab.results.points import Point
 from limitlab.sweep import identity
 from limitlab.sweep.engine.families import family
 from limitlab.sweep.job import Job, Task, stamped, versions, visit
-from limitlab.sweep.storage.netcdf import encode
+from limitlab.sweep.storage.encoding import encode
 from limitlab.sweep.storage.store import MARKER, Store
 
 __all__ = ["Budget", "Chunk", "Outcome", "Together", "makers", "packed", "perform", "perform_all", "together"]
@@ -32,14 +32,19 @@ LOOK = 0.05  # seconds between two looks at the clock and the memory
 _turn = threading.Lock()
 MAKERS = ("limitlab", "jax", "jaxlib")
 OVER_BUDGET = 77  # exit code of a process that ended itself
+_stores: dict[tuple[str, str], Store] = {}  # the store of a worker, by its place
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Points that are done together: in one compiled call of ``width`` lanes, or one after the other (0)."""
+    """Points that are done together: in one compiled call of ``width`` lanes, or one after the other (0).
+
+    Points that another sweep is computing are left for later, unless ``anyway``.
+    """
 
     tasks: tuple[Task, ...]
     width: int = 0
+    anyway: bool = False
 
     @property
     def cost(self) -> float:
@@ -80,12 +85,16 @@ class Budget:
 
 
 class Outcome(NamedTuple):
-    """What became of a point: its result, or None if the store has it; bytes that are still to be stored."""
+    """What became of a point: its result, or None if the store has it, or if it is left for ``later``.
+
+    ``data`` are bytes that are still to be stored.
+    """
 
     index: int
     point: Point | None
     data: bytes | None = None
     warned: tuple[tuple[type[Warning], str], ...] = ()
+    later: bool = False
 
 
 def perform(
@@ -101,14 +110,50 @@ def perform(
     With ``keep`` the bytes of their files come back too, for someone who sees the store. ``ready`` is what `together`
     gave for this chunk, if that was called ahead.
     """
-    todo = []
-    for task in chunk.tasks:
-        if store is not None and store.has(task.key):
-            yield Outcome(task.index, None)
-        else:
-            todo.append(task)
-    ready = together(job, Chunk(tuple(todo), chunk.width)) if ready is None or len(todo) < len(chunk.tasks) else ready
+    todo, others = list(chunk.tasks), []
+    if store is not None:
+        there, todo, others = _shared_out(chunk, store)
+        yield from (Outcome(task.index, None) for task in there)
+        yield from (Outcome(task.index, None, later=True) for task in others)
+    try:
+        yield from _perform(
+            job, Chunk(tuple(todo), chunk.width), store, budget, keep, ready if len(todo) == len(chunk.tasks) else None
+        )
+    finally:
+        if store is not None:
+            store.claim([])  # nothing to say if all of them were stored
+
+
+def _shared_out(chunk: Chunk, store: Store) -> tuple[list[Task], list[Task], list[Task]]:
+    """The points of a chunk that the store has, those that are to be computed here, and those that others compute.
+
+    Whoever claims looks once more afterwards: of two that claimed one point at the same moment at least one sees the
+    other, and leaves it for later.
+    """
+    there = [task for task in chunk.tasks if store.has(task.key)]
+    todo = [task for task in chunk.tasks if task not in there]
+    if chunk.anyway:
+        return there, todo, []
+    mine = [task for task in todo if not store.claimed(task.key)]
+    if mine:
+        store.claim([task.key for task in mine])
+        store.refresh()
+        kept = [task for task in mine if store.has(task.key) or not store.claimed(task.key)]
+        if len(kept) < len(mine):
+            store.claim([task.key for task in kept])
+        mine = kept
+    return there, mine, [task for task in todo if task not in mine]
+
+
+def _perform(
+    job: Job, chunk: Chunk, store: Store | None, budget: Budget | None, keep: bool, ready: "Together | None"
+) -> Iterator[Outcome]:
+    todo = chunk.tasks
+    ready = together(job, chunk) if ready is None else ready
     for number, task in enumerate(todo):
+        if store is not None and store.has(task.key):  # another sweep was faster
+            yield Outcome(task.index, None)
+            continue
         began = time.perf_counter()
         problem, keywords = task.asked or ((job.problem, {}) if task.refused else job.ask(task.here))
         if ready.points is not None:
@@ -189,14 +234,16 @@ def _warn_once(asking: tuple[tuple[str, Any], ...]) -> None:
 
 
 def _seen(place: tuple[str, str] | None) -> Store | None:
-    """The store, if this machine has the very same folder."""
+    """The store, if this machine has the very same folder; kept from chunk to chunk, with what it knows."""
     if place is None or not (Path(place[0]) / MARKER).exists():
         return None
     try:
-        store = Store(place[0], create=False)
+        if place not in _stores or _stores[place].gone():
+            _stores.clear()
+            _stores[place] = Store(place[0], create=False)
+        return _stores[place] if _stores[place].id == place[1] else None
     except LimitlabError:
         return None
-    return store if store.id == place[1] else None
 
 
 class Together(NamedTuple):

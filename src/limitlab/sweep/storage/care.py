@@ -1,13 +1,14 @@
 """A store looked after: what can be thrown away."""
 
-import shutil
+import os
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from limitlab.errors import ResultFileError
 from limitlab.sweep.identity import NUMERICS_VERSION
+from limitlab.sweep.storage.folder import shown
+from limitlab.sweep.storage.pack import pack
 from limitlab.sweep.storage.standing import state_of
 from limitlab.sweep.storage.store import HALF_WRITTEN, Store
 
@@ -17,11 +18,12 @@ CERTAIN = 86400.0  # seconds after which the points of a run on another machine 
 
 
 class Litter(NamedTuple):
-    """Files of one kind that nobody needs."""
+    """Things of one kind that nobody needs: how many, their bytes, and what removes them."""
 
     what: str
-    files: tuple[Path, ...]
+    count: int
     size: int
+    remove: Callable[[], object]
 
 
 def gc(store: Store, dry_run: bool = False, quarantine: bool = False) -> tuple[list[Litter], str]:
@@ -31,21 +33,23 @@ def gc(store: Store, dry_run: bool = False, quarantine: bool = False) -> tuple[l
     points, points of no recorded sweep; with ``quarantine`` also the damaged files that were put aside. Points are
     left alone as long as a run may be alive, or if a list of points cannot be read.
     """
-    found = [_litter("half-written files", _parts(store)), _litter("records of runs that ended", _ended(store))]
-    known = _sweeps(store)
-    note = _why_not(store)
+    found = [_files(store, "half-written files", "parts", store.parts()), _results(store)]
+    found.append(_files(store, "records of runs that ended", "runs", _ended(store)))
+    known, note = _sweeps(store), _why_not(store)
     records, points = ([], []) if note else _unneeded(store)
-    found += [_litter("records of sweeps of another numerics version", records)]
-    found += [_litter("points of no sweep, or of another numerics version", points)]
+    later = [_files(store, "records of sweeps of another numerics version", "sweeps", records)]
+    size = sum(map(store.length, points))
+    what = "points of no sweep, or of another numerics version"
+    later.append(Litter(what, len(points), size, lambda: _drop(store, points)))
     if quarantine:
-        away = _below(store.path / "quarantine")
-        found.append(Litter("files in quarantine", tuple(away), sum(map(_size, away))))
+        found.append(_files(store, "files in quarantine", "quarantine", store.folder("quarantine").names()))
     if not dry_run:
         if points and not note and (_why_not(store) or _sweeps(store) != known):  # one began while points were listed
-            note, found = "A sweep began meanwhile: points were left alone. Run again when it has ended.", found[:2]
-        for litter in found:
-            _remove(litter.files)
-    return [litter for litter in found if litter.files], note
+            note, later = "A sweep began meanwhile: points were left alone. Run again when it has ended.", []
+        for litter in (*found, *later):
+            if litter.count:
+                litter.remove()
+    return [litter for litter in (*found, *later) if litter.count], note
 
 
 def _why_not(store: Store) -> str:
@@ -64,64 +68,56 @@ def _why_not(store: Store) -> str:
 
 def _sweeps(store: Store) -> list[str]:
     """Names of all sweeps, also of those whose record cannot be read: their points are somebody's."""
-    return sorted({path.stem for path in _below(store.path / "sweeps") if path.suffix in (".json", ".keys")})
+    names = map(os.path.splitext, store.folder("sweeps").names())
+    return sorted({stem for stem, end in names if end in (".json", ".keys")})
 
 
-def _unneeded(store: Store) -> tuple[list[Path], list[Path]]:
+def _unneeded(store: Store) -> tuple[list[str], list[str]]:
     """Records of sweeps of another numerics version, and points that no other sweep is made of."""
     about = store.sweeps()
     old = [n for n in _sweeps(store) if about.get(n, {}).get("numerics_version", NUMERICS_VERSION) != NUMERICS_VERSION]
     needed = {key for name in _sweeps(store) if name not in old for key in store.keys_of(name)}
-    records = [store.path / "sweeps" / f"{name}{end}" for name in old for end in (".json", ".keys")]
-    return records, [store.place(key) for key in store.keys() if key not in needed]
+    records = [f"{name}{end}" for name in old for end in (".json", ".keys")]
+    return records, [key for key in store.keys() if key not in needed]
 
 
-def _ended(store: Store) -> list[Path]:
+def _ended(store: Store) -> list[str]:
     """Records of runs that are over for certain."""
-    ended = [name for name, record in store.runs().items() if state_of(record, CERTAIN) != "running"]
-    return [store.path / "runs" / f"{name}.json" for name in ended]
+    return [f"{name}.json" for name, record in store.runs().items() if state_of(record, CERTAIN) != "running"]
 
 
-def _parts(store: Store) -> list[Path]:
-    """What processes that died were writing: points and records in parts/, results in the folder itself."""
-    return [*store.parts(), *(p for p in store.path.glob(".*.part") if time.time() - _age(p) > HALF_WRITTEN)]
+def _drop(store: Store, points: list[str]) -> None:
+    """Take points out of the segments that nobody holds; those in others count no more."""
+    pack(store, points)
+    for key in points:
+        store.remove(key)
 
 
-def _below(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except FileNotFoundError:
-        return []
+def _results(store: Store) -> Litter:
+    """What processes that died were writing into the folder itself."""
+    old = [
+        n for n, about in store.folder().files().items() if n.startswith(".") and n.endswith(".part") and _old(about)
+    ]
+    return _files(store, "half-written results", "", old)
 
 
-def _litter(what: str, paths: Iterable[Path]) -> Litter:
-    files = tuple(path for path in paths if path.is_file())
-    return Litter(what, files, sum(_size(path) for path in files))
+def _old(about: os.stat_result) -> bool:
+    return time.time() - about.st_mtime > HALF_WRITTEN
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # its owner was faster
-        return 0
+def _files(store: Store, what: str, place: str, names: Iterable[str]) -> Litter:
+    """Things under names of one folder; links and whatever else stands there go themselves, not what they point to."""
+    folder = store.folder(place)
+    there = {name: about for name in names if (about := folder.about(name)) is not None}
 
+    def remove() -> None:
+        for name in there:
+            try:
+                folder.remove(name)
+            except OSError as error:
+                raise ResultFileError(
+                    f"{shown(folder.path / name)} could not be removed: {error.strerror}. What was removed before "
+                    "stays so. Make the store writable, and run again."
+                ) from error
 
-def _age(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return time.time()
-
-
-def _remove(files: tuple[Path, ...]) -> None:
-    for path in files:
-        try:
-            if path.is_dir() and not path.is_symlink():  # a folder that lay where a point should
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            raise ResultFileError(
-                f"{path} could not be removed: {error.strerror}. What was removed before stays so. Make the store "
-                "writable, and run again."
-            ) from error
+    return Litter(what, len(there), sum(about.st_size for about in there.values()), remove)

@@ -1,7 +1,7 @@
-"""A point of a sweep as the bytes of a small netCDF-4 file, and back.
+"""The old format: a point as the bytes of a small netCDF-4 file. `migrate` reads it; benchmarks compare with it.
 
-Written and read through HDF5 itself, in memory: thirty times faster than a general writer, which counts when there are
-10^5 files. The bytes end with their own SHA-256, which no netCDF reader minds and `decode` insists on.
+The bytes end with their own SHA-256, which no netCDF reader minds and `decode` insists on. A checksum is no signature:
+what a stranger wrote is looked through as `load` looks through results, before HDF5 reads any of it.
 """
 
 import functools
@@ -19,6 +19,7 @@ from h5py import h5a, h5d, h5ds, h5f, h5p, h5s, h5t  # type: ignore[attr-defined
 from limitlab.errors import ResultFileError
 from limitlab.results.attributes import DATE_KIND, DATES, decode_attribute, encode_attribute
 from limitlab.results.points import Point, Table
+from limitlab.results.scan import check_image
 from limitlab.text import writable
 
 __all__ = ["decode", "encode"]
@@ -69,7 +70,7 @@ def decode(data: bytes, where: str) -> Point:
         raise ResultFileError(f"{where} {fault}. It has to be computed again.")
     try:
         return _read(data[:-TRAILER])
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
         raise ResultFileError(
             f"{where} is not a point of a sweep ({type(error).__name__}: {str(error)[:160]})."
         ) from error
@@ -213,7 +214,7 @@ def _read(image: bytes) -> Point:
     access = h5p.create(h5p.FILE_ACCESS)
     access.set_fapl_core(backing_store=False)
     access.set_file_image(image)
-    with h5py.File(h5f.open(_unused_name(), flags=h5f.ACC_RDONLY, fapl=access)) as file:
+    with check_image(image, lambda _: h5py.File(h5f.open(_unused_name(), flags=h5f.ACC_RDONLY, fapl=access))) as file:
         attrs = {name: decode_attribute(_text(value)) for name, value in file.attrs.items()}
         layout, _ = attrs.pop("layout"), attrs.pop("coordinates", "")
         names, kinds = layout.get("names", {}), layout.get("kinds", {})

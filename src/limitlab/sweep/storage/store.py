@@ -1,12 +1,13 @@
-"""The points of sweeps on disk: one small netCDF file each, named by what it is, kept whole or not at all.
+"""The points of sweeps on disk, appended to a few segments, and the records of what sweeps are made of.
 
 ::
 
     DIR/limitlab-store.json     says that this is a store
-    DIR/points/ab/ab12....nc    a point, named by the hash of problem, verb, arguments, seed and numerics version
+    DIR/points/HOST-ID.seg      points, each named by the hash of problem, verb, arguments, seed and numerics version
+    DIR/index/HOST-ID.seg.idx   where they are; made again if it is not there
     DIR/sweeps/ID.json, ID.keys which points a sweep is made of
     DIR/runs/ID.json            how far a running sweep is
-    DIR/quarantine/             files that were not what they should be
+    DIR/quarantine/             what was not as it should be
     DIR/parts/                  files that are being written
 """
 
@@ -15,35 +16,38 @@ import json
 import os
 import secrets
 import socket
-import stat
+import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
-from limitlab.files import unwritable, whole
+from limitlab.files import unwritable
 from limitlab.results.points import Point
-from limitlab.sweep.storage.netcdf import decode, encode
-from limitlab.text import show
+from limitlab.sweep.storage.encoding import decode, encode
+from limitlab.sweep.storage.folder import KEPT, Folder, shown
+from limitlab.sweep.storage.records import POINT, Found, is_segment
+from limitlab.sweep.storage.segments import Segments
+from limitlab.text import printable, show
 
-__all__ = ["Fault", "Store", "alive", "opened"]
+__all__ = ["FORMAT", "MARKER", "Fault", "Store", "alive", "opened"]
 
-FORMAT = 1
-KEPT = (
-    "Everything stored so far is kept. Make space, or choose a folder that may be written to, and run again: only what "
-    "is missing is computed."
-)
+FORMAT = 2
 MARKER = "limitlab-store.json"
-FOLDERS = ("points", "sweeps", "runs", "quarantine", "parts")
+FOLDERS = ("points", "index", "sweeps", "runs", "quarantine", "parts")
 KEY_LENGTH = 32
 HALF_WRITTEN = 3600.0  # seconds after which a file that another machine is writing is taken for left behind
+MAX_MARKER = 4096  # bytes of the file that says that this is a store
+MAX_RECORD = 1 << 25  # of a record of a sweep or a run
+MAX_KEYS = 1 << 28  # of a list of points: 8 million
+MAX_NOTE = 1 << 16  # of a note in quarantine
 
 
 def _exists(file: Path) -> bool:
     try:
-        os.stat(file)
+        os.lstat(file)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
     except (OSError, ValueError) as error:  # a name too long, or with a zero in it
@@ -71,9 +75,11 @@ class Store:
         The folder. It is made if it does not exist; a folder with other things in it is refused.
     create
         False refuses a folder that is no store yet.
+    migrating
+        True opens a store of an older format, into which points are brought over.
     """
 
-    def __init__(self, path: str | os.PathLike, create: bool = True):
+    def __init__(self, path: str | os.PathLike, create: bool = True, migrating: bool = False):
         if not isinstance(path, (str, os.PathLike)):
             raise InputError(f"A store is a folder: give its path as a text; got {show(path)}.")
         self.path = Path(path).absolute()
@@ -81,109 +87,206 @@ class Store:
         if not _exists(marker):
             if not create:
                 what = "no folder" if not self.path.exists() else "no store of sweeps"
-                raise InputError(f"There is {what} at {self.path}. Make one with limitlab sweep ... --out {path}.")
+                raise InputError(
+                    f"There is {what} at {shown(self.path)}. Make one with limitlab sweep ... --out {shown(path)}."
+                )
             self._make(marker)
-        self.id = self._identity(marker)
-        with contextlib.suppress(OSError):  # a store that may only be read is read as it is
-            for name in FOLDERS:  # empty ones get lost on the way through archives and git
-                (self.path / name).mkdir(exist_ok=True)
+        self.id = self._identity(migrating)
+        self._segments = Segments(self.path)
+        self._turn = threading.Lock()
+        self._segments.refresh()
+
+    def folder(self, name: str = "") -> Folder:
+        """One of its folders, or the store itself."""
+        return Folder(self.path, name)
 
     def _make(self, marker: Path) -> None:
         if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"A store is a folder; {self.path} is a file. Choose another name.")
+            raise InputError(f"A store is a folder; {shown(self.path)} is a file. Choose another name.")
         if self.path.is_dir() and any(name not in (*FOLDERS, MARKER) for name in os.listdir(self.path)):
-            raise InputError(f"{self.path} has other things in it and is no store. Choose a new or empty folder.")
+            raise InputError(
+                f"{shown(self.path)} has other things in it and is no store. Choose a new or empty folder."
+            )
         try:
+            self.path.mkdir(parents=True, exist_ok=True)
             for name in FOLDERS:
-                (self.path / name).mkdir(parents=True, exist_ok=True)
+                self.folder(name).make()
         except OSError as error:
             raise unwritable(self.path, error, KEPT) from error
-        about = {"limitlab_store": FORMAT, "id": secrets.token_hex(16)}
-        self._whole(marker, json.dumps(about).encode(), replace=False)
+        self.mark(replace=False)
 
-    def _identity(self, marker: Path) -> str:
+    def mark(self, replace: bool, identity: str | None = None) -> None:
+        """Write down that this is a store of the present format."""
+        about = {"limitlab_store": FORMAT, "id": identity or secrets.token_hex(16)}
+        self.folder().write(MARKER, json.dumps(about).encode(), replace=replace, flush=True)
+
+    def _identity(self, migrating: bool) -> str:
+        marker, data = shown(self.path / MARKER), None
         try:
-            about = json.loads(marker.read_bytes()[:4096])
-            version, identity = about["limitlab_store"], str(about["id"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            data = self.folder().read(MARKER, MAX_MARKER)
+            if not data and any(map(is_segment, self.folder("points").names())):
+                self.mark(replace=True)  # a power cut emptied it; what it says can be said again
+                data = self.folder().read(MARKER, MAX_MARKER)
+            about = json.loads(data)
+            version, identity = about["limitlab_store"], str(about["id"])[:100]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            remedy = "Remove it and run again" if data == b"" else "Restore it"
             raise ResultFileError(
-                f"{marker} cannot be read as the mark of a store ({type(error).__name__}). Restore it, or choose "
+                f"{marker} cannot be read as the mark of a store ({type(error).__name__}). {remedy}, or choose "
                 "another folder; the points in it are not lost."
             ) from error
-        if version != FORMAT:
-            raise ResultFileError(f"{self.path} has format {version}; this limitlab reads format {FORMAT}.")
+        if version == 1 and not migrating:
+            raise ResultFileError(
+                f"{shown(self.path)} has format 1, a file for each point; this limitlab reads format {FORMAT}. Run "
+                f"limitlab store migrate {shown(self.path)} once: all points are kept."
+            )
+        if version not in (1, FORMAT):
+            raise ResultFileError(
+                f"{shown(self.path)} has format {show(version)}; this limitlab reads format {FORMAT}."
+            )
         return identity
 
     # --- points ------------------------------------------------------------------------------------------
 
-    def place(self, key: str) -> Path:
-        """Where a point's file is: 256 folders, so that none has more than 4000 files for a million points."""
-        return self.path / "points" / key[:2] / f"{key}.nc"
-
     def has(self, key: str) -> bool:
         """Whether there is something under this name; `read` says whether it is a point."""
-        return os.path.lexists(self.place(key))
+        return _is_key(key) and bytes.fromhex(key) in self._segments
 
     def keys(self) -> Iterator[str]:
-        """Names of all points, in order; other files are passed over (see `verify`)."""
-        for path in self._files():
-            if _is_key(path.name):
-                yield path.stem
+        """Names of all points, in order."""
+        self._segments.refresh()
+        return (key.hex() for key in self._segments.keys())
 
     def peek(self, key: str) -> Point | str | None:
-        """The point; None if it is not there; why not, in words, if its file is not what its name says."""
-        path = self.place(key)
+        """The point; None if it is not there; why not, in words, if it is not what its name says."""
+        found = self._segments.read(bytes.fromhex(key)) if _is_key(key) else None
+        return None if found is None else self.judged(found, key)
+
+    def judged(self, found: Found, key: str) -> Point | str:
+        """The point in a record; why it is none, in words, if it is not what its name says."""
+        if found.fault:
+            return f"{found.fault}. Point {key} has to be computed again."
         try:
-            if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would wait for ever
-                return f"{path} is not a point of this store: it is not a file."
-            point = decode(path.read_bytes(), str(path))
-        except FileNotFoundError:
-            return None
+            point = decode(found.content, f"Point {key}")
         except ResultFileError as error:
-            return str(error)
-        except OSError as error:
-            raise ResultFileError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
+            return printable(str(error))
         about = point.attrs.get("provenance")
         if not isinstance(about, dict) or about.get("key") != key:
-            return f"{path} is another point than its name says. It has to be computed again."
+            return f"Point {key} is another point than its name says. It has to be computed again."
         return point
 
     def read(self, key: str) -> Point | None:
-        """The point, or None if it is not there. A file that is not what its name says is moved away, and warned of."""
-        found = self._settle(key)
-        if isinstance(found, Fault):
-            words = f"{found.reason} The file was put into {self.path / 'quarantine'}."
-            warnings.warn(words, DamagedFileWarning, stacklevel=2)
-        return found if isinstance(found, Point) else None
-
-    def _settle(self, key: str) -> Point | Fault | None:
+        """The point, or None if it is not there. What is not what its name says is put aside, and warned of."""
         found = self.peek(key)
-        return self.quarantine(self.place(key), found) if isinstance(found, str) else found
+        if isinstance(found, str):
+            fault = self._put_aside(key, found)
+            words = f"{fault.reason} It was put into {shown(self.path / 'quarantine')}."
+            warnings.warn(words, DamagedFileWarning, stacklevel=2)
+            return self.read(key)  # somebody else may have stored it too
+        return found
+
+    def _put_aside(self, key: str, reason: str) -> Fault:
+        """Copy the bytes of a bad record to quarantine, and say that it counts no more."""
+        place = self._segments.place_of(bytes.fromhex(key))
+        if place is None:
+            return Fault(self.path / "points", reason, None)
+        return self.aside(place[0], place[1], self._segments.length(bytes.fromhex(key)), key, reason)
+
+    def aside(self, name: str, place: int, length: int, what: str, reason: str) -> Fault:
+        """Copy bytes of a segment to quarantine, and say that they count no more."""
+        path = self.path / "points" / name
+        try:
+            file = self.folder("points").open(name)
+            try:
+                data = os.pread(file, min(length or MAX_NOTE, MAX_RECORD), place)
+            finally:
+                os.close(file)
+            away = self.noted(f"{what}.point", path, reason, data)
+            self._segments.void(name, place, length)
+        except (OSError, ValueError) as error:
+            if isinstance(error, ResultFileError):
+                error = error.__cause__ or error
+            raise ResultFileError(
+                f"{reason} It could not be put into {shown(self.path / 'quarantine')}: "
+                f"{getattr(error, 'strerror', None) or error}. Make the store writable."
+            ) from error
+        return Fault(path, reason, away)
+
+    def noted(self, name: str, path: Path, reason: str, data: bytes | None) -> Path:
+        """A name in quarantine with a note that says why; the bytes too if they are given."""
+        quarantine, away = self.folder("quarantine"), f"{name[:100]}.{secrets.token_hex(4)}"
+        quarantine.make()
+        if data is not None:
+            quarantine.write(away, data)
+        note = f"{printable(str(path), MAX_NOTE // 2)}\n{printable(reason)}\n"
+        quarantine.write(f"{away}.txt", note.encode("utf-8", "backslashreplace"))
+        return quarantine.path / away
 
     def write(self, key: str, data: bytes | Point) -> None:
-        """Keep a point. The first to come stays: another sweep that was as fast has computed the same."""
+        """Keep a point. The first to come stays: another sweep that was as fast has computed the same.
+
+        It is not flushed to the disk: a power cut may lose the last points or leave them damaged, which their
+        checksums tell, and a flush would cost more than many a point.
+        """
         data = encode(data) if isinstance(data, Point) else data
-        path = self.place(key)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(path, error, KEPT) from error
-        self._whole(path, data, replace=False)
+        with self._turn:
+            if not self.has(key):
+                self._segments.append(POINT, bytes.fromhex(key), data)
 
     def remove(self, key: str) -> None:
-        self.place(key).unlink(missing_ok=True)
+        """Say that a point counts no more; `pack` frees its bytes."""
+        name = bytes.fromhex(key)
+        while (place := self._segments.place_of(name)) is not None:
+            self._segments.void(*place, self._segments.length(name))
 
-    def quarantine(self, path: Path, reason: str) -> Fault:
-        """Move a file away, with a note that says why; nothing is deleted."""
-        away = self.path / "quarantine" / f"{path.name}.{secrets.token_hex(4)}"
+    def refresh(self) -> None:
+        """Look for what others have written."""
+        self._segments.refresh()
+
+    def gone(self) -> bool:
+        """Whether another store, or none, is in its place now."""
         try:
-            os.replace(path, away)
-            away.with_name(away.name + ".txt").write_text(f"{path}\n{reason}\n", encoding="utf-8")
+            return json.loads(self.folder().read(MARKER, MAX_MARKER))["id"] != self.id
+        except (OSError, ValueError, KeyError, TypeError):
+            return True
+
+    def claim(self, keys: list[str]) -> None:
+        """Say which points are being computed here, in place of what was said before; the claim ends with the process.
+
+        A hint for other sweeps, which leave these for later. Without the right to write it is not said.
+        """
+        with contextlib.suppress(ResultFileError):
+            self._segments.claim([bytes.fromhex(key) for key in keys])
+
+    def claimed(self, key: str) -> bool:
+        """Whether another process that is alive computes this point."""
+        return self._segments.claimed(bytes.fromhex(key))
+
+    def length(self, key: str) -> int:
+        """The bytes that a point takes."""
+        return self._segments.length(bytes.fromhex(key))
+
+    @property
+    def segments(self) -> Segments:
+        """The files that the points are in."""
+        return self._segments
+
+    def close(self) -> None:
+        """Let go of its files. A store that nobody holds any more does so by itself."""
+        self._segments.close()
+
+    def quarantine(self, folder: Folder, name: str, reason: str) -> Fault:
+        """Move something away that does not belong where it is, with a note that says why; nothing is deleted."""
+        path, harmless = folder.path / name, printable(name).replace("/", "_")
+        try:
+            away = self.noted(harmless, path, reason, None)
+            folder.move(name, self.folder("quarantine"), away.name)
         except FileNotFoundError:
             return Fault(path, reason, None)  # another sweep was faster
         except OSError as error:
             raise ResultFileError(
-                f"{reason} It could not be moved to {away.parent}: {error.strerror}. Make the store writable."
+                f"{reason} It could not be moved to {shown(self.path / 'quarantine')}: "
+                f"{error.strerror or error}. Make the store writable."
             ) from error
         return Fault(path, reason, away)
 
@@ -191,102 +294,102 @@ class Store:
 
     def keep_sweep(self, name: str, about: dict[str, Any], keys: list[str]) -> None:
         """Write down which points a sweep is made of, so that it can be put together again."""
-        self._whole(self.path / "sweeps" / f"{name}.keys", "\n".join(keys).encode(), replace=True)
-        self._whole(self.path / "sweeps" / f"{name}.json", json.dumps(about, indent=1).encode(), replace=True)
+        sweeps = self.folder("sweeps")
+        files = {f"{name}.keys": "\n".join(keys).encode(), f"{name}.json": json.dumps(about, indent=1).encode()}
+        self._make_folder(sweeps)
+        for file, data in files.items():
+            sweeps.write(file, data)
+
+    def _make_folder(self, folder: Folder) -> None:
+        try:
+            folder.make()
+        except OSError as error:
+            raise unwritable(folder.path, error, KEPT) from error
 
     def sweeps(self) -> dict[str, dict[str, Any]]:
         """The sweeps that were run into this store, by name, the latest last."""
+        folder = self.folder("sweeps")
+        files = {name: about for name, about in folder.files().items() if name.endswith(".json")}
         found = {}
-        for path in sorted((self.path / "sweeps").glob("*.json"), key=_when):
-            about = _json(path)
+        for name in sorted(files, key=lambda name: (files[name].st_mtime, name)):
+            about = _json(folder, name)
             if about is not None:
-                found[path.stem] = about
+                found[name.removesuffix(".json")] = about
         return found
 
     def keys_of(self, name: str) -> list[str]:
-        path = self.path / "sweeps" / f"{name}.keys"
+        """The points that a sweep is made of, in the order of its grid."""
+        folder, file = self.folder("sweeps"), f"{name}.keys"
         try:
-            keys = path.read_text(encoding="ascii").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ResultFileError(f"The list of points {path} cannot be read. Run the sweep again.") from error
-        if not all(_is_key(f"{key}.nc") for key in keys):
-            raise ResultFileError(f"{path} is damaged. Run the sweep again: stored points are not computed twice.")
+            keys = folder.read(file, MAX_KEYS).decode("ascii").split("\n")
+        except (OSError, ValueError) as error:
+            raise ResultFileError(
+                f"The list of points {shown(folder.path / file)} cannot be read. Run the sweep again."
+            ) from error
+        if not all(map(_is_key, keys)):
+            raise ResultFileError(
+                f"{shown(folder.path / file)} is damaged. Run the sweep again: stored points are not computed twice."
+            )
         return keys
 
     def keep_run(self, name: str, about: dict[str, Any]) -> None:
         """Write down how far a run is, for `limitlab status`."""
-        self._whole(self.path / "runs" / f"{name}.json", json.dumps(about).encode(), replace=True)
+        runs = self.folder("runs")
+        self._make_folder(runs)
+        runs.write(f"{name}.json", json.dumps(about).encode())
 
     def runs(self) -> dict[str, dict[str, Any]]:
         """The runs into this store, by name, the latest last."""
-        found = {p.stem: about for p in (self.path / "runs").glob("*.json") if (about := _json(p)) is not None}
-        return dict(sorted(found.items(), key=lambda item: item[1].get("began", 0.0)))
+        folder = self.folder("runs")
+        names = [name for name in folder.files() if name.endswith(".json")]
+        found = {name.removesuffix(".json"): about for name in names if (about := _json(folder, name)) is not None}
+        return dict(sorted(found.items(), key=lambda item: (_number(item[1].get("began")), item[0])))
 
     # --- care --------------------------------------------------------------------------------------------
 
     def faults(self) -> list[Fault]:
         """What lies in quarantine, and why."""
-        folder = self.path / "quarantine"
-        out = []
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if path.suffix != ".txt":
+        folder, out = self.folder("quarantine"), []
+        for name in folder.names():
+            if not name.endswith(".txt"):
                 try:
-                    note = path.with_name(path.name + ".txt").read_text(encoding="utf-8", errors="replace")
-                except OSError:
+                    note = folder.read(f"{name}.txt", MAX_NOTE).decode("utf-8", "replace")
+                except (OSError, ValueError):
                     note = "\n"
                 first, _, reason = note.partition("\n")
-                out.append(Fault(Path(first), reason.strip(), path))
+                out.append(Fault(Path(first), reason.strip(), folder.path / name))
         return out
 
-    def verify(self, progress: Any = None) -> tuple[int, list[Fault]]:
-        """Read every file; whatever is not a whole point under its own name is moved to quarantine.
+    def verify(self, progress: Callable[[int, int, str], None] | None = None) -> tuple[int, list[Fault]]:
+        """Read every point; whatever is not a whole point under its own name is put aside.
 
-        Returns how many points are good, and what was moved.
+        Returns how many points are good, and what was put aside. The index is made again.
         """
-        files, bad = list(self._files()), []
-        for number, path in enumerate(files):
-            if not _is_key(path.name) or path.parent.name != path.name[:2]:
-                bad.append(self.quarantine(path, f"{path} is not a point of this store: its name is not one."))
-            elif isinstance(found := self._settle(path.stem), Fault):
-                bad.append(found)
-            if progress is not None:
-                progress(number + 1, len(files), "verify")
-        return len(files) - len(bad), bad
+        from limitlab.sweep.storage.pack import verify
 
-    def parts(self) -> list[Path]:
-        """Files that a killed process left half written: those of dead processes of this machine, and old ones."""
+        return verify(self, progress)
+
+    def parts(self) -> list[str]:
+        """Names of files that a killed process left half written: of dead processes of this machine, and old ones."""
         left = []
-        for path in (self.path / "parts").iterdir():
-            host, _, rest = path.name.rpartition("@")
+        for name, about in self.folder("parts").files().items():
+            host, _, rest = name.rpartition("@")
             process = rest.split(".")[0]
             dead = host == socket.gethostname() and process.isdigit() and not alive(int(process))
-            if dead or time.time() - (_when(path) or time.time()) > HALF_WRITTEN:
-                left.append(path)
+            if dead or time.time() - about.st_mtime > HALF_WRITTEN:
+                left.append(name)
         return left
 
+    def tidy(self) -> None:
+        """Remove what killed processes left half written; a store that may only be read stays as it is."""
+        with contextlib.suppress(OSError):
+            for name in self.parts():
+                self.folder("parts").remove(name)
+
     def size(self) -> tuple[int, int]:
-        """Number of points and their bytes."""
-        sizes = []
-        for path in self._files():
-            with contextlib.suppress(OSError):  # another program may take it away meanwhile
-                if _is_key(path.name):
-                    sizes.append(path.stat().st_size)
-        return len(sizes), sum(sizes)
-
-    def _files(self) -> Iterator[Path]:
-        for folder in sorted((self.path / "points").iterdir()):
-            if not folder.is_dir():
-                yield folder
-                continue
-            for name in sorted(os.listdir(folder)):
-                yield folder / name
-
-    def _whole(self, path: Path, data: bytes, replace: bool) -> None:
-        """Write under another name, then give it its own. No flush to the disk: a power cut may lose the last points
-        or leave them damaged, which their checksums tell, and a flush would cost more than many a point."""
-        part = self.path / "parts" / f"{socket.gethostname()}@{os.getpid()}.{secrets.token_hex(6)}"
-        with whole(path, part=part, flush=False, replace=replace, remedy=KEPT):
-            part.write_bytes(data)
+        """Number of points, and the bytes of the files that they are in."""
+        self._segments.refresh()
+        return len(self._segments), self._segments.total()
 
 
 def opened(store: Any) -> Store | None:
@@ -298,24 +401,20 @@ def opened(store: Any) -> Store | None:
     return Store(store)
 
 
-def _when(path: Path) -> float:
+def _json(folder: Folder, name: str) -> dict[str, Any] | None:
     try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        about = json.loads(path.read_bytes())
+        about = json.loads(folder.read(name, MAX_RECORD))
     except (OSError, ValueError, RecursionError):
         return None
     return about if isinstance(about, dict) else None
 
 
-def _is_key(name: str) -> bool:
-    stem, dot, end = name.partition(".")
-    return len(stem) == KEY_LENGTH and dot + end == ".nc" and set(stem) <= set("0123456789abcdef")
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _is_key(key: str) -> bool:
+    return len(key) == KEY_LENGTH and set(key) <= set("0123456789abcdef")
 
 
 def alive(process: Any, began: Any = None) -> bool:

@@ -1,0 +1,178 @@
+"""A store looked through: every point checked, damaged ones put aside, segments joined."""
+
+import contextlib
+import os
+import re
+import secrets
+import socket
+import stat
+from collections.abc import Callable, Collection
+
+from limitlab.errors import ResultFileError
+from limitlab.files import unwritable
+from limitlab.sweep.storage.folder import KEPT, put, shown
+from limitlab.sweep.storage.records import FULL, MAGIC, POINT, VOID, VOIDED, frame, is_segment
+from limitlab.sweep.storage.segments import locked
+from limitlab.sweep.storage.store import Fault, Store
+
+__all__ = ["pack", "verify"]
+
+Told = Callable[[int, int, str], None] | None
+OLD_FOLDER = re.compile(r"[0-9a-f]{2}")  # of stores with a file for each point
+
+
+def verify(store: Store, progress: Told = None) -> tuple[int, list[Fault]]:
+    """See `Store.verify`."""
+    segments, points, bad, good = store.segments, store.folder("points"), [], set()
+    for name in points.names():
+        about = points.about(name)
+        if about is None or (is_segment(name) and stat.S_ISREG(about.st_mode)):
+            continue
+        if not (OLD_FOLDER.fullmatch(name) and stat.S_ISDIR(about.st_mode)):
+            words = f"{shown(points.path / name)} is not a segment of this store: its name or its kind is not one's."
+            bad.append(store.quarantine(points, name, words))
+    segments.refresh()
+    total, done = len(segments), 0
+    for name in segments.names():
+        try:
+            for found in segments.pieces(name):
+                if segments.voided(name, found.place):
+                    continue
+                if found.kind == 0:
+                    key = found.key.hex()
+                    words = str(store.judged(found, key)) if key else f"{found.fault}."
+                    bad.append(store.aside(name, found.place, found.length, key or "bytes", words))
+                elif found.kind == POINT:
+                    judged = store.judged(found, found.key.hex())
+                    if isinstance(judged, str):
+                        bad.append(store.aside(name, found.place, found.length, found.key.hex(), judged))
+                    else:
+                        good.add(found.key)
+                    done += 1
+                    if progress is not None:
+                        progress(min(done, total), total, "verify")
+            rest = segments.cut(name)
+            if rest:
+                path = points.path / name
+                words = f"{shown(path)} ended with bytes that are no record; they were cut off."
+                bad.append(Fault(path, words, store.noted(f"{name}.tail", path, words, rest)))
+        except FileNotFoundError:  # joined with others meanwhile
+            continue
+        except ResultFileError:
+            raise
+        except ValueError as error:  # not a segment at all
+            bad.append(store.quarantine(points, name, f"{error}."))
+        except OSError as error:
+            where = shown(points.path / name)
+            raise ResultFileError(f"{where} cannot be read: {error.strerror}. Check its permissions.") from error
+    segments.save()
+    return len(good), bad
+
+
+def pack(store: Store, drop: Collection[str] = (), progress: Told = None) -> tuple[int, int, int]:
+    """Join the segments that nobody writes into few, without voids, claims, copies and the points of ``drop``.
+
+    Returns the number of segments before and after, and the bytes that this freed. Killed at any moment it loses
+    nothing: the new segment takes its place whole before the old ones go, and a point in both is the same.
+    """
+    segments, points, parts = store.segments, store.folder("points"), store.folder("parts")
+    store.close()
+    segments.refresh()
+    before, size, unwanted = len(segments.names()), segments.total(), {bytes.fromhex(key) for key in drop}
+    with contextlib.ExitStack() as stack:
+        mine = [name for name in segments.names() if _hold(store, name, stack)]
+        writer = _Writer(store)
+        try:
+            parts.make()
+            total, done, seen = len(segments), 0, set()
+            for name in mine:
+                for found in segments.pieces(name):
+                    if found.kind == VOID:
+                        if _known(store, found.content):
+                            writer.add(frame(VOID, found.key, found.content))
+                    if found.kind != POINT or segments.voided(name, found.place):
+                        continue
+                    if found.key not in seen and found.key not in unwanted:
+                        seen.add(found.key)
+                        writer.add(frame(POINT, found.key, found.content))
+                    done += 1
+                    if progress is not None:
+                        progress(min(done, total), total, "pack")
+            new = writer.end()
+        except ResultFileError:
+            writer.undo()
+            raise
+        except OSError as error:
+            writer.undo()
+            raise unwritable(points.path, error, KEPT) from error
+        except BaseException:
+            writer.undo()
+            raise
+        for name in mine:
+            segments.drop(name)
+    store.tidy()
+    segments.refresh()
+    segments.save()
+    return before, len(segments.names()) if new or mine else before, max(0, size - segments.total())
+
+
+def _hold(store: Store, name: str, stack: contextlib.ExitStack) -> bool:
+    """Lock a segment that is whole and that nobody writes."""
+    try:
+        file = store.folder("points").open(name, os.O_RDWR)
+    except (OSError, ValueError):
+        return False
+    stack.callback(os.close, file)
+    about = os.fstat(file)
+    if about.st_nlink != 1 or not locked(file):
+        return False
+    try:
+        return all(found.kind or store.segments.voided(name, found.place) for found in store.segments.pieces(name))
+    except (OSError, ValueError):
+        return False  # damaged: verify first
+
+
+def _known(store: Store, content: bytes) -> bool:
+    """Whether a void is about a segment that is there: it counts until that is gone, were this killed before."""
+    return content[VOIDED.size :].decode("ascii", "replace") in store.segments.names()
+
+
+class _Writer:
+    """New segments, written beside their place and put there together."""
+
+    def __init__(self, store: Store):
+        self._points, self._parts = store.folder("points"), store.folder("parts")
+        self._file, self._size, self._made = -1, 0, []
+
+    def add(self, data: bytes) -> None:
+        if self._file < 0 or self._size >= FULL:
+            self._close()
+            name = f"{socket.gethostname()}@{os.getpid()}.{secrets.token_hex(6)}"
+            self._file = self._parts.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            self._made.append(name)
+            self._size = len(MAGIC)
+            put(self._file, MAGIC)
+        put(self._file, data)
+        self._size += len(data)
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.fsync(self._file)
+            os.close(self._file)
+            self._file = -1
+
+    def end(self) -> int:
+        self._close()
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:40] or "host"
+        for part in self._made:
+            self._parts.move(part, self._points, f"{host}-{secrets.token_hex(8)}.seg")
+        with self._points.handle() as own, contextlib.suppress(OSError):
+            os.fsync(own)
+        return len(self._made)
+
+    def undo(self) -> None:
+        with contextlib.suppress(OSError):
+            self._close()
+        for part in self._made:
+            with contextlib.suppress(OSError):
+                self._parts.remove(part)
