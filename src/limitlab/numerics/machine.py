@@ -26,6 +26,7 @@ __all__ = [
     "memory_here",
     "one_thread",
     "relieve",
+    "resident",
 ]
 
 SHARE = 0.8  # of the memory here that a computation may take
@@ -85,6 +86,17 @@ def in_units(count: int) -> str:
 
 
 @cache
+def resident() -> float:
+    """Bytes of memory that this process holds."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return float(pages * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError):
+        import psutil
+
+        return float(psutil.Process().memory_info().rss)
+
+
 def memory_here() -> int:
     """Bytes of memory of this machine, or of the container that the process runs in."""
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62

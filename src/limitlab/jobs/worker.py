@@ -1,0 +1,245 @@
+"""A worker: reads requests from its input, computes, and writes what it has to say to its output.
+
+Run as ``python -P -m limitlab.jobs.worker``. It ends with its service: when its input ends, or by the signal that Linux
+sends when a parent dies.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from limitlab.analysis.linear.thresholds import thresholds
+from limitlab.analysis.sparse.staircase import staircase
+from limitlab.data.learning_curve import learning_curve
+from limitlab.data.tables import pool_of_file
+from limitlab.errors import InputError, LimitlabError
+from limitlab.jobs.answers import from_bytes, plain, to_bytes
+from limitlab.jobs.frames import LENGTHS, Frame, lengths, pack, unpacked
+from limitlab.macro.predict import LIMITS, limits, predict
+from limitlab.micro.simulate import simulate
+from limitlab.numerics.machine import resident
+from limitlab.results.compare import compare
+from limitlab.spec.kinds import known_kinds
+from limitlab.spec.read import from_dict
+
+__all__ = ["main"]
+
+BETWEEN = 0.1  # seconds between two frames of progress
+HEADS = ("variable", "compared", "worst", "where", "gap", "stderr", "percent", "z")
+FEWER = 4  # by which the first runs of a simulation are fewer than all of them, and again
+DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+
+
+class Cancelled(Exception):
+    """Raised inside a verb whose visitor wants no answer any more."""
+
+
+class Line:
+    """The two pipes to the service."""
+
+    def __init__(self) -> None:
+        self._in, self._out = os.dup(0), os.dup(1)
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)  # whatever prints must not disturb the frames
+
+    def read(self) -> Frame | None:
+        """The next frame; None at the end."""
+        first = self._exactly(LENGTHS.size)
+        if first is None:
+            return None
+        text, data = lengths(first)
+        head, rest = self._exactly(text), self._exactly(data)
+        return None if head is None or rest is None else unpacked(head, rest)
+
+    def waiting(self) -> bool:
+        """Whether a frame, or the end, is there to be read."""
+        return bool(select.select([self._in], [], [], 0)[0])
+
+    def say(self, head: dict[str, Any], data: bytes = b"") -> None:
+        rest = memoryview(pack(Frame(head, data)))
+        while rest:
+            rest = rest[os.write(self._out, rest) :]
+
+    def _exactly(self, count: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < count:
+            part = os.read(self._in, min(count - len(parts), 1 << 20))
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
+
+
+class Desk:
+    """One request at work: tells how far it is, and looks whether it is still wanted."""
+
+    def __init__(self, line: Line, frame: Frame):
+        self._line, self.frame, self.id = line, frame, frame.head["id"]
+        self._last, self.share = 0.0, (0.0, 1.0)
+
+    def progress(self, done: int, total: int, label: str) -> None:
+        while self._line.waiting():
+            frame = self._line.read()
+            if frame is None:
+                os._exit(0)
+            if frame.head.get("do") == "cancel" and frame.head.get("id") == self.id:
+                raise Cancelled
+        if time.perf_counter() - self._last > BETWEEN:
+            self._last = time.perf_counter()
+            begin, length = self.share
+            share = begin + length * done / max(total, 1)
+            self._line.say({"id": self.id, "said": "progress", "share": share, "label": label})
+
+    def partial(self, ds: Any) -> None:
+        self._line.say({"id": self.id, "said": "partial"}, to_bytes(ds))
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the service
+    line = Line()
+    line.say({"said": "ready", "pid": os.getpid()})
+    while (frame := line.read()) is not None:
+        if frame.head.get("do") != "run":  # a cancel that came too late
+            continue
+        line.say(*_answered(Desk(line, frame)))
+
+
+def _answered(desk: Desk) -> tuple[dict[str, Any], bytes]:
+    """The last frame of a request."""
+    head: dict[str, Any] = {"id": desk.id, "said": "done"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            answer = VERBS[desk.frame.head["verb"]](desk)
+        except Cancelled:
+            return {**head, "said": "cancelled", "memory": resident()}, b""
+        except LimitlabError as error:
+            return {**head, "said": "failed", "kind": type(error).__name__, "words": str(error)}, b""
+        except MemoryError:
+            return {**head, "said": "failed", "kind": "MemoryError", "words": "There is not enough memory for it."}, b""
+        except Exception as error:
+            traceback.print_exc()
+            words = f"{type(error).__name__}: {error}. This is an error of limitlab; its log says where."
+            return {**head, "said": "failed", "kind": type(error).__name__, "words": words}, b""
+    said = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))
+    head |= {"warned": list(said)[:20], "memory": resident()}
+    if hasattr(answer, "data_vars"):
+        return head, to_bytes(answer)
+    return {**head, "answer": plain(answer)}, b""
+
+
+# --- the verbs ------------------------------------------------------------------------------------------------------
+
+
+def _problem(desk: Desk) -> Any:
+    table = desk.frame.head.get("problem")
+    if table is None:
+        raise InputError(f"{desk.frame.head['verb']} needs a problem.")
+    return from_dict(table)
+
+
+def _arguments(desk: Desk) -> dict[str, Any]:
+    """Keywords of a verb; a table with a ``kind`` is that limit or part."""
+    return {name: _part(name, value) for name, value in desk.frame.head.get("arguments", {}).items()}
+
+
+def _part(name: str, value: Any) -> Any:
+    if not (isinstance(value, dict) and isinstance(value.get("kind"), str)):
+        return value
+    kind, fields = value["kind"], {key: each for key, each in value.items() if key != "kind"}
+    known = {**LIMITS, **{k: cls for group in known_kinds().values() for k, cls in group.items()}}
+    if kind not in known:
+        raise InputError(f"{name}.kind must be the name of a limit or a part; got {kind!r}.")
+    return known[kind](**fields)
+
+
+def _predict(desk: Desk) -> Any:
+    return predict(_problem(desk), progress=desk.progress, **_arguments(desk))
+
+
+def _simulate(desk: Desk) -> Any:
+    """All runs, and the first of them before: the same seed gives the same runs, however many are asked for."""
+    asked, problem = _arguments(desk), _problem(desk)
+    replicas = asked.pop("replicas", 1)
+    sizes = [replicas]
+    while isinstance(replicas, int) and sizes[0] >= 2 * FEWER:
+        sizes.insert(0, sizes[0] // FEWER)
+    begin, total = 0.0, sum(sizes) if len(sizes) > 1 else 1
+    result = None
+    for count in sizes:
+        desk.share = (begin, count / total if len(sizes) > 1 else 1.0)
+        result = simulate(problem, replicas=count, progress=desk.progress, **asked)
+        begin += desk.share[1]
+        if count != sizes[-1]:
+            desk.partial(result)
+    return result
+
+
+def _limits(desk: Desk) -> Any:
+    return limits(_problem(desk))
+
+
+def _thresholds(desk: Desk) -> Any:
+    if desk.frame.head.get("problem") is not None:
+        return thresholds(_problem(desk), progress=desk.progress)
+    return thresholds(progress=desk.progress, **_arguments(desk))
+
+
+def _staircase(desk: Desk) -> Any:
+    return staircase(**_arguments(desk))
+
+
+def _learning_curve(desk: Desk) -> Any:
+    """Of a table of the visitor's: its bytes came along, and are written to a file that only this process sees."""
+    asked = _arguments(desk)
+    name, table = str(asked.pop("name", "table.csv")), asked.pop("table", {})
+    with tempfile.TemporaryDirectory(prefix="limitlab-") as folder:
+        path = Path(folder) / f"table{Path(name).suffix}"
+        path.write_bytes(desk.frame.data)
+        pool = pool_of_file(path, **table)
+    return learning_curve(pool, progress=desk.progress, **asked).as_dataset()
+
+
+def _compare(desk: Desk) -> Any:
+    first = desk.frame.head["first"]
+    sides = [from_bytes(desk.frame.data[:first]), from_bytes(desk.frame.data[first:])]
+    found = compare(*sides, **_arguments(desk))
+    entries = [dict(zip(HEADS, entry.row(), strict=True)) for entry in found.entries]
+    told = {"word": found.word, "agrees": found.agrees, "max_z": found.max_z, "verdict": found.verdict}
+    return {**told, "entries": entries}
+
+
+VERBS: dict[str, Callable[[Desk], Any]] = {
+    "predict": _predict,
+    "simulate": _simulate,
+    "limits": _limits,
+    "thresholds": _thresholds,
+    "staircase": _staircase,
+    "learning_curve": _learning_curve,
+    "compare": _compare,
+}
+
+
+def _die_with_parent() -> None:
+    parent = os.getppid()
+    with contextlib.suppress(Exception):
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before it could be asked
+            sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
