@@ -8,8 +8,13 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.figures import (
+    Drawing,
+    Key,
+    Panel,
     average,
     describe,
+    draw_on,
+    drawn,
     new_figure,
     palette,
     save_figure,
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["new_figure", "palette", "plot", "save_figure", "style_axes"]
+__all__ = ["described", "new_figure", "palette", "plot", "save_figure", "style_axes"]
 
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -106,18 +111,25 @@ def plot(
     -----
     Overlaps whose sign is drawn by chance (`compare` says which) are drawn as absolute values: \|M\|.
     """
-    given = [ds for ds in (sim, pred, *more) if ds is not None]
-    given = [one for ds in given for one in (ds.results() if hasattr(ds, "results") else [ds])]
-    sources, unsigned = _sources(given)
-    names = _choose(sources, variables)
-    panels = new_figure(len(names), known=True)[1] if ax is None else _given(ax, names)
-    for axes, name in zip(panels, names, strict=True):
-        _draw_panel(axes, name, sources, name in unsigned)
-    _name_sources(panels, sources, inside=ax is not None)
-    figure: Any = panels[0].get_figure()
+    figure, names = described([ds for ds in (sim, pred, *more) if ds is not None], variables, inside=ax is not None)
     if ax is None:
-        figure.suptitle(title([s.data for s in sources]), fontsize="medium")
-    return figure
+        return drawn(figure, known=True)
+    axes = _given(ax, names)
+    draw_on(axes, figure.panels)
+    own: Any = axes[0].get_figure()
+    return own
+
+
+def described(results: list[Any], variables: Any = None, *, inside: bool = False) -> tuple[Drawing, list[str]]:
+    """What `plot` draws, before it is drawn, and the variables of its panels; ``inside`` axes of a user's."""
+    sources, unsigned = _sources([one for ds in results for one in (ds.results() if hasattr(ds, "results") else [ds])])
+    names = _choose(sources, variables)
+    figure, panels = new_figure(len(names))
+    for panel, name in zip(panels, names, strict=True):
+        _draw_panel(panel, name, sources, name in unsigned)
+    _name_sources(figure, sources, inside)
+    figure.suptitle(title([s.data for s in sources]), fontsize="medium")
+    return figure, names
 
 
 def _given(ax: Any, names: list[str]) -> "list[Axes]":
@@ -254,7 +266,7 @@ def _curves(array: "xr.DataArray", band: "xr.DataArray | None" = None) -> list[C
 # --- how it is drawn ----------------------------------------------------------------------------------------
 
 
-def _draw_panel(axes: "Axes", name: str, sources: list[Source], unsigned: bool = False) -> None:
+def _draw_panel(axes: Panel, name: str, sources: list[Source], unsigned: bool = False) -> None:
     arrays = [(source, array) for source in sources if (array := _variable(source.data, name)) is not None]
     axis = str(_along(arrays[0][1]))
     note, values, named, bar = "", [], {}, "|" if unsigned else ""
@@ -294,8 +306,8 @@ def _draw_panel(axes: "Axes", name: str, sources: list[Source], unsigned: bool =
         axes.set_yscale("log")
     _scale_time(axes, arrays[0][1][axis].values)
     if named:
-        handles = [_handle(color=colour, linewidth=2, label=word) for word, colour in named.items()]
-        axes.legend(handles=handles, fontsize="small", frameon=False)
+        keys = [Key(word, colour, width=2) for word, colour in named.items()]
+        axes.legend(handles=keys, fontsize="small", frameon=False)
 
 
 def _alike(drawn: "list[tuple[Source, list[Curve]]]") -> dict[tuple[int, ...], tuple[int, ...]]:
@@ -349,7 +361,7 @@ def _colour(name: str, bar: str, entry: tuple, number: int, total: int, source: 
     return source.colour, None
 
 
-def _draw_points(axes: "Axes", x: np.ndarray, curve: Curve, style: str, colour: str, width: float) -> None:
+def _draw_points(axes: Panel, x: np.ndarray, curve: Curve, style: str, colour: str, width: float) -> None:
     """Markers with error bars; width 0 is for a curve among many: small, pale, without bars."""
     pick = slice(None, None, max(1, -(-len(x) // DRAWN_POINTS)))
     size, alpha = (2 + width, 1.0) if width else (2.0, 0.5)
@@ -358,7 +370,7 @@ def _draw_points(axes: "Axes", x: np.ndarray, curve: Curve, style: str, colour: 
     axes.errorbar(x[pick], curve.mean[pick], yerr=error, **points)
 
 
-def _draw_line(axes: "Axes", x: np.ndarray, curve: Curve, style: str, colour: str, width: float) -> None:
+def _draw_line(axes: Panel, x: np.ndarray, curve: Curve, style: str, colour: str, width: float) -> None:
     """A line with its band; width 0 is for a curve among many: thin, pale, without band."""
     axes.plot(x, curve.mean, style, color=colour, linewidth=width or 0.6, alpha=1.0 if width else 0.6)
     if curve.error is not None and width:
@@ -366,33 +378,29 @@ def _draw_line(axes: "Axes", x: np.ndarray, curve: Curve, style: str, colour: st
         axes.fill_between(x, low, high, color=colour, alpha=0.25, linewidth=0)
 
 
-def _name_sources(panels: "list[Axes]", sources: list[Source], inside: bool = False) -> None:
+def _name_sources(figure: Drawing, sources: list[Source], inside: bool = False) -> None:
     """Say once which mark is which result: in the first panel without a legend of its own, else above all.
 
     ``inside`` a user's axes there is no place above: there the first panel's legend is made longer.
     """
-    one_panel = next((axes for axes in panels if axes.get_legend() is None), None)
-    handles = []
+    free = next((panel for panel in figure.panels if not panel.named), None)
+    keys = []
     for source in sources:
-        shape = {"marker": source.style, "linestyle": "none"} if source.simulated else {"linestyle": source.style}
-        colour = source.colour if one_panel is not None else "0.3"  # colours there mean entries
-        handles.append(_handle(color=colour, label=source.label, **shape))
-    if one_panel is not None:
-        one_panel.legend(handles=handles, fontsize="small", frameon=False)
+        line, marker = ("", source.style) if source.simulated else (source.style, "")
+        colour = source.colour if free is not None else "0.3"  # colours there mean entries
+        keys.append(Key(source.label, colour, line, marker))
+    if free is not None:
+        free.legend(handles=keys, fontsize="small", frameon=False)
     elif inside:
-        legend: Any = panels[0].get_legend()
-        panels[0].legend(handles=[*handles, *legend.legend_handles], fontsize="small", frameon=False)
+        first = figure.panels[0]
+        own = next(call for call in first.calls if call.name == "legend")
+        first.calls.remove(own)
+        first.legend(handles=[*keys, *own.options["handles"]], fontsize="small", frameon=False)
     else:
-        panels[0].figure.legend(handles=handles, loc="outside upper left", fontsize="small", frameon=False)
+        figure.legend(keys)
 
 
-def _handle(**style: Any):
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], **style)
-
-
-def _scale_time(axes: "Axes", x: np.ndarray) -> None:
+def _scale_time(axes: Panel, x: np.ndarray) -> None:
     """A logarithmic axis for times that were asked on a logarithmic grid (t = 0 keeps its place)."""
     positive = x[x > 0]
     if len(positive) > 3 and positive[-1] > 20 * np.median(positive):

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 import pytest
+from drawers import both
 
 import limitlab as ll
 from limitlab.analysis.exits.exit_time import exit_time
@@ -306,7 +307,7 @@ def test_every_figure_says_what_it_shows(fake_wide):
     }
     assert set(made) == set(ONE_PASS)
     for name, data in made.items():
-        figure = ENTRIES[name].figure(data)
+        figure = both(ENTRIES[name].figure(data))
         assert len(figure.get_suptitle()) > 20, name
         assert any(axes.get_legend() is not None for axes in figure.axes), name
         for axes in figure.axes:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawers import both
 
 from limitlab.gallery import ENTRIES, run_entry
 from limitlab.gallery.data import heavy_tails, my_data
@@ -32,7 +33,7 @@ def examine(name, data):
     for spoil, words in WRONG[name]:
         about = [check for check in entry.check(spoil(data)) if words in check.statement]
         assert about and not all(check.ok for check in about), words
-    figure = entry.figure(data)
+    figure = both(entry.figure(data))
     assert all(axes.get_xlabel() and axes.get_ylabel() and axes.lines for axes in figure.axes)
 
 

@@ -6,6 +6,7 @@ slow tests compute the entries, and compare success of gradient descent with tho
 
 import numpy as np
 import pytest
+from drawers import both
 
 from limitlab.gallery import ENTRIES
 from limitlab.gallery.descent import atlas, gd_phase_retrieval, over_parametrised, persistent_random, persistent_sgd
@@ -198,7 +199,7 @@ def check_entry(name, data):
     for spoil, words in WRONG[name]:
         about = [check for check in entry.check(spoil(data)) if words in check.statement]
         assert about and not all(check.ok for check in about), words
-    figure = entry.figure(data)
+    figure = both(entry.figure(data))
     assert len(figure.get_suptitle()) > 20
     assert any(axes.get_legend() is not None for axes in figure.axes)
     assert all(axes.get_xlabel() and axes.get_ylabel() and axes.lines for axes in figure.axes)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawers import both
 
 import limitlab as ll
 from limitlab.figures import new_figure
+from limitlab.figures.on_paper import paper
 from limitlab.gallery import ENTRIES, Check, Entry, run_entry
 from limitlab.gallery.mixtures import anisotropic, bad_activation, critical_delta, isotropic, noisy, width_law
 from limitlab.results.schema import dataset
@@ -297,7 +299,7 @@ def test_the_check_that_is_about_it_fails_on_a_doctored_result(name, wrong, word
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_figure_says_what_it_shows(name):
-    figure = ENTRIES[name].figure(MADE[name]())
+    figure = both(ENTRIES[name].figure(MADE[name]()))
     assert len(figure.get_suptitle()) > 20
     assert any(axes.get_legend() is not None for axes in figure.axes)
     for axes in figure.axes:
@@ -321,7 +323,7 @@ def test_a_run_that_ended_early_is_not_overlooked():
 def moving(data):
     from matplotlib.animation import FuncAnimation
 
-    figure, (axes,) = new_figure()
+    figure, (axes,) = paper()
     (line,) = axes.plot([0, 1], [0, 1])
     return FuncAnimation(figure, lambda i: line.set_ydata([0, i]), frames=3)
 

@@ -3,6 +3,7 @@ computations themselves are slow."""
 
 import numpy as np
 import pytest
+from drawers import both
 
 from limitlab.gallery import ENTRIES, run_entry
 from limitlab.gallery.fits import crossing, power
@@ -133,7 +134,7 @@ def test_a_run_that_never_left_is_not_averaged_away():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_figure_says_what_it_shows(name):
-    figure = ENTRIES[name].figure(MADE[name]())
+    figure = both(ENTRIES[name].figure(MADE[name]()))
     assert len(figure.get_suptitle()) > 20
     for axes in figure.axes:
         assert axes.get_xlabel() and axes.get_ylabel() and axes.lines

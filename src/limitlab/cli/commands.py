@@ -229,6 +229,9 @@ def staircase(
 def run(
     name: Annotated[str, typer.Argument(help="A gallery entry; see limitlab list.")] = "staircase",
     out: Annotated[Path | None, typer.Option(help="Folder; default limitlab-runs/NAME.")] = None,
+    page: Annotated[
+        bool, typer.Option("--html", help="Also page.html: all of it in one file that answers to the mouse.")
+    ] = False,
     progress: Wanted = None,
 ) -> None:
     """Make a gallery entry: simulate, predict, check its claim, write figure, data and verdict into a folder.
@@ -237,9 +240,13 @@ def run(
 
     \b
       limitlab run staircase
-      limitlab run plateau --out plateau
+      limitlab run plateau --out plateau --html
     """
     from limitlab.gallery import ENTRIES, run_entry
+    from limitlab.gallery.page import check_plotly, write_page
+
+    if page:
+        check_plotly()
 
     if name in ENTRIES:
         typer.echo(f"{name}: about {ENTRIES[name].seconds:.0f} s on two quiet cores", err=True)
@@ -247,6 +254,8 @@ def run(
         verdict = run_entry(name, Path("limitlab-runs") / name if out is None else out, bar)
     say(verdict.text.rstrip())
     say(f"figure, data and verdict are in {verdict.folder}")
+    if page:
+        say(f"the page is {write_page(ENTRIES[name], verdict)}")
     if not verdict.ok:
         raise typer.Exit(CLAIM_FAILED)
 

@@ -14,7 +14,7 @@ import jax
 
 from limitlab import __version__
 from limitlab.errors import InputError, ResultFileError
-from limitlab.figures import close_figure, png, save_figure
+from limitlab.figures import Drawing, close_figure, drawn, png, save_figure
 from limitlab.files import whole
 from limitlab.numerics.machine import Progress
 from limitlab.results.files import save
@@ -66,7 +66,7 @@ class Entry:
     claim: str
     compute: "Callable[[Progress | None], dict[str, xr.Dataset]]"
     check: "Callable[[dict[str, xr.Dataset]], list[Check]]"
-    figure: "Callable[[dict[str, xr.Dataset]], Figure]"
+    figure: "Callable[[dict[str, xr.Dataset]], Drawing | Figure]"
     seconds: float
     animation: "Callable[[dict[str, xr.Dataset]], Animation] | None" = None
 
@@ -89,6 +89,8 @@ class Verdict:
         The results by their names.
     figure
         The figure, not known to pyplot.
+    drawing
+        The same before it was drawn, None of maps.
     """
 
     ok: bool
@@ -98,6 +100,7 @@ class Verdict:
     checks: tuple[Check, ...] = field(default=(), compare=False)
     data: "dict[str, xr.Dataset]" = field(default_factory=dict, compare=False)
     figure: "Figure | None" = field(default=None, compare=False)
+    drawing: Drawing | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return self.text.rstrip()
@@ -130,11 +133,14 @@ def run(entry: Entry, folder: "str | Path | None" = None, progress: Progress | N
     checks = entry.check(data)
     if not checks:
         raise InputError(f"{entry.name} checked nothing. Entry.check must return at least one Check.")
-    figure = entry.figure(data)
+    drawing = entry.figure(data)
+    figure = drawn(drawing)
     close_figure(figure)  # of one that was made by `plot`
     film = None if entry.animation is None or folder is None else _gif(entry.animation(data))
     ok, text = all(check.ok for check in checks), _text(entry, checks, time.perf_counter() - began)
-    verdict = Verdict(ok, text, folder, entry.claim, tuple(checks), data, figure)
+    verdict = Verdict(
+        ok, text, folder, entry.claim, tuple(checks), data, figure, drawing if isinstance(drawing, Drawing) else None
+    )
     if folder is not None:
         _write(verdict, folder, film)
     return verdict

@@ -15,11 +15,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problems"]
 
@@ -138,7 +137,7 @@ def _slope(found: dict[float, tuple[float, float, float]]) -> tuple[float, float
     return float((w * x) @ t / ((w * x) @ x)), float(((w * x) @ x) ** -0.5)
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, right) = new_figure(2, width=5.4, height=4.2)
     blue, red, green, _, orange, *_ = palette
     theory = data["formulas"]["exit_time"]

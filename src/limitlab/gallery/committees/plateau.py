@@ -12,11 +12,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problems"]
 
@@ -81,7 +80,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     return checks
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (two, three, apart, lasts) = new_figure(4, width=5.0, height=3.5)
     for panel, p in ((two, 2), (three, 3)):
         ode, sgd = data[f"ode_{p}"], data[f"sgd_{p}"]

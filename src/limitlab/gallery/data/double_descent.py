@@ -10,12 +10,11 @@ from scipy.optimize import brentq
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.pools import relu_digits
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY"]
 
@@ -73,7 +72,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (axes,) = new_figure(1, width=6.5, height=4.4)
     theory, runs = data["theory"], 2 * data["fits"]["risk"]
     n = theory["samples"].values

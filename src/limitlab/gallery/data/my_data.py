@@ -6,12 +6,11 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.pools import cancer
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY"]
 
@@ -60,7 +59,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, middle, right) = new_figure(3, width=4.6, height=4.0)
     theory, fits = data["theory"], data["fits"]
     for axes, name, label in ((left, "generalisation_error", "class error"), (middle, "risk", "test loss")):

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import Step, fit_step, found_of, part_of, success_curve
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "curve", "problem"]
 
@@ -127,7 +126,7 @@ def _inside(step: Step, curve: "xr.Dataset") -> bool:
     return bool(x[0] < step.low and step.high < x[-1])
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (axes,) = new_figure(1, width=9.0, height=4.6)
     bayes, amp = (float(data["limits"].threshold.sel(kind=name)) for name in ("bayes", "amp"))
     rows = [("possible at all (Bayes)\nd → ∞", bayes, "0.35"), ("message passing (AMP)\nd → ∞", amp, palette[0])]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import draw_rates, fit_step, found_of, part_of, success_curve
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "curve", "problem"]
 
@@ -107,7 +106,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     t = ll.thresholds(ll.GaussianPrior(), ll.Modulus())
     assert t.information is not None and t.algorithmic is not None
     fig, (left, right) = new_figure(2, width=5.6, height=4.4)

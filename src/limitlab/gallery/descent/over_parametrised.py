@@ -15,11 +15,10 @@ import numpy as np
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import chance, found_of, part_of, success_curve
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "certificates", "curve", "problem"]
 
@@ -155,7 +154,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, right) = new_figure(2, width=5.6, height=4.4)
     styles = zip(NAMES.items(), (palette[1], palette[4], palette[0], palette[2]), "^Dso", strict=True)
     for i, ((name, label), colour, marker) in enumerate(styles):
@@ -185,7 +184,9 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         right.plot(x[some], kappa[some], marker, color=colour, ms=4.5, label=label)
     right.axhline(0, color="0.5", lw=0.8)
     right.set_yscale("symlog", linthresh=0.002, linscale=0.5)
-    right.set(xlim=left.get_xlim(), ylim=(-0.6, 0.6))
+    right.set_ylim(-0.6, 0.6)
+    for axes in (left, right):
+        axes.set_xlim(float(proof.sample_ratio[0]) - 0.2, float(proof.sample_ratio[-1]) + 0.2)
     _theorem(right)
     right.legend(fontsize="small", frameon=False, ncol=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     style_axes(right, x="samples per weight α = n/d", y="κ: above 0 proves that the teacher is unique")

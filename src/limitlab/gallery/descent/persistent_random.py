@@ -12,11 +12,10 @@ import numpy as np
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import chance, part_of
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problem", "results"]
 
@@ -99,7 +98,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, right) = new_figure(2, width=5.6, height=4.4)
     top = 0.0
     for i, (rule, label) in enumerate(LABELS.items()):

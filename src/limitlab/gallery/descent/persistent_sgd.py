@@ -13,12 +13,10 @@ import numpy as np
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import part_of
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import average, new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, Panel, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problem", "results"]
 
@@ -105,7 +103,7 @@ def _farthest(one: "xr.DataArray", other: "xr.DataArray") -> float:
     return float(abs(one.mean("replica") - other.mean("replica")).max())
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (overlap, loss, memory) = new_figure(3, width=4.6, height=3.8)
     for rule, (colour, marker, line) in STYLES.items():
         pair = data[f"{rule}_{DRAWN}"], data[f"{rule}_{DRAWN}_dmft"]
@@ -132,7 +130,7 @@ def _since(ds: "xr.Dataset", earlier: float) -> "xr.Dataset":
     return at.isel(time=at.time.values >= float(at.time_2))
 
 
-def _draw(axes: "Axes", pair: "Sequence[xr.Dataset]", name: str, colour: str, marker: str, line: str) -> None:
+def _draw(axes: Panel, pair: "Sequence[xr.Dataset]", name: str, colour: str, marker: str, line: str) -> None:
     sim, limit = pair
     mean, _ = average(limit[name].transpose("replica", "time").values)
     axes.plot(limit.time, mean, line, color=colour, lw=2 if line == ":" else 1.5)
@@ -147,7 +145,7 @@ def _points(marker: str, line: str = "") -> dict:
     return {"fmt": marker + line, "elinewidth": 1, "capsize": 2, **shape}
 
 
-def _legend(lower: "list[Axes]", runs: int) -> None:
+def _legend(lower: list[Panel], runs: int) -> None:
     for rule, (colour, marker, line) in STYLES.items():
         lower[0].errorbar([], [], [], color=colour, label=LABELS[rule], **_points(marker, line))
     told = f"points: mean of {runs} runs ± standard error"

@@ -14,10 +14,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Progress
+from limitlab.gallery.figures import Panel
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.axes import Axes
 
 __all__ = ["Step", "chance", "draw_rates", "fit_step", "found_of", "part_of", "success_curve"]
 
@@ -116,7 +116,7 @@ def chance(one: np.ndarray, other: np.ndarray) -> float:
     return float(binom.sf(wins - 1, wins + losses, 0.5)) if wins + losses else 1.0
 
 
-def draw_rates(axes: "Axes", curve: "xr.Dataset", colour: str, marker: str, label: str, shift: float = 0.0) -> None:
+def draw_rates(axes: Panel, curve: "xr.Dataset", colour: str, marker: str, label: str, shift: float = 0.0) -> None:
     """Shares with Wilson's 95 % intervals as points, their fitted step as a line; shifted so that bars can be told."""
     rate = ll.success_rate(curve)
     share = rate.success_rate.values

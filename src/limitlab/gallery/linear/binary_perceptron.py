@@ -15,11 +15,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problems"]
 
@@ -105,7 +104,7 @@ def _largest(amp: "xr.Dataset", t) -> float:
     return float(np.max(amp.m_fixed.values[(t.information < RATIOS) & (t.algorithmic > RATIOS)]))
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     t = ll.thresholds(ll.RademacherPrior(), ll.Sign())
     assert t.information is not None and t.algorithmic is not None
     fig, (left, right) = new_figure(2, width=5.2, height=4.0)

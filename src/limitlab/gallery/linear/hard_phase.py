@@ -6,11 +6,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY"]
 
@@ -68,7 +67,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, panels = new_figure(2, width=5.2, height=4.2)
     colours = {"impossible": "0.85", "hard": palette[4], "easy": palette[2]}
     for axes, ds, name, word in zip(

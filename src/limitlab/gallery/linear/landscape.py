@@ -12,11 +12,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY"]
 
@@ -71,7 +70,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     return checks
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, panels = new_figure(3, width=4.0, height=3.8)
     words = {
         "impossible": "one maximum: nobody does better",

@@ -12,11 +12,10 @@ from scipy.interpolate import CubicSpline
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problems"]
 
@@ -129,7 +128,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     return checks
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, right) = new_figure(2, width=5.4, height=4.2)
     styles = {
         "bayes": (palette[0], "best possible = message passing"),

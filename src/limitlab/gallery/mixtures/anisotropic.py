@@ -13,12 +13,11 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import average, new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, average, new_figure, palette, style_axes
 from limitlab.gallery.fits import power
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "extrapolated", "problem"]
 
@@ -120,7 +119,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     flow, (top, sizes) = data["flow"], LARGEST
     largest = data[f"sgd_{top}"]
     fig, (left, middle, right) = new_figure(3, width=4.6, height=4.4)

@@ -17,11 +17,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import average, new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, Key, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "floor", "problem"]
 
@@ -138,7 +137,7 @@ RUNS = (
 )
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (shape, left, right) = new_figure(3, width=4.6, height=4.4)
     x = np.linspace(-0.8, 2.2, 301)
     shape.plot(x, np.interp(x, [0, 0.5, 1.5], [-2.5, -4, 7.5]), color="0.2", label="activation σ")
@@ -157,7 +156,8 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
             axes.errorbar(runs.time, mean, error, fmt="o", color=colour, ms=4.5, elinewidth=1, label=label)
     for axes in (left, right):
         axes.set(xlim=(-0.006, 1.02 * END), ylim=(0, None))
-    fig.legend(*left.get_legend_handles_labels(), fontsize="small", frameon=False, ncol=5, loc="outside lower center")
+    flows = [Key(flow, colour) for _, colour, flow, _ in RUNS if flow]
+    fig.legend([*flows, *(Key(sgd, colour, "", "o") for _, colour, _, sgd in RUNS)], "outside lower center", columns=5)
     left.axhline(TRAPPED, color="0.6", lw=0.8, ls="--", zorder=0)
     style_axes(left, x="time t = γ·step/(p·d)", y="risk")
     left.set_title(f"Trapped at risk {TRAPPED}, or learning", fontsize="medium", loc="left")

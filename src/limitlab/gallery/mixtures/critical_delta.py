@@ -14,7 +14,7 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import palette, paper, style_axes
 from limitlab.gallery.fits import power
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
 
 
 def figure(data: "dict[str, xr.Dataset]") -> "Figure":
-    fig, (left, middle, right) = new_figure(3, width=4.6, height=4.2)
+    fig, (left, middle, right) = paper(3, width=4.6, height=4.2)
     _draw_phases(left, data)
     critical = data["critical"].critical.dropna("d")
     finite = critical.where(np.isfinite(critical.d), drop=True)

@@ -13,12 +13,11 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import average, new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, average, new_figure, palette, paper, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.animation import FuncAnimation
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "extrapolated", "problem"]
 
@@ -124,7 +123,7 @@ def _distance(data: "dict[str, xr.Dataset]", here: float, there: float) -> float
     return float(np.max(found.mean("replica").values))
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, right, third) = new_figure(3, width=4.8, height=4.4)
     for colour, delta in zip(palette, DELTAS, strict=False):
         flow, sgd = data[name("flow", delta)], data[name("sgd", delta)]
@@ -163,7 +162,7 @@ def animation(data: "dict[str, xr.Dataset]") -> "FuncAnimation":
 
     density, film, flow = data["density"], data["film"].isel(replica=0), data[name("flow", FILMED)]
     seen = ll.analysis.radial_density(film, EDGES).density
-    fig, (left, right) = new_figure(2, width=4.4, height=3.6)
+    fig, (left, right) = paper(2, width=4.4, height=3.6)
     bars = left.bar(seen.radius, seen[0], np.diff(EDGES), color=palette[0], alpha=0.35, label=f"SGD, N = {WIDTH}")
     (line,) = left.plot(density.radius, density.density[0], color=palette[1], lw=2, label="flow")
     left.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, 1.1 * float(density.density.max())))

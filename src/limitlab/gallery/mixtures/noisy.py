@@ -13,11 +13,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import average, new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problem"]
 
@@ -111,7 +110,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     sgd, flow, wide, rest, hot = (data[name] for name in ("sgd", "flow", "wide", "rest", "hot"))
     fig, (left, right) = new_figure(2, width=5.6, height=4.4)
     for colour, ds, scale in ((palette[0], flow, 0.8), (palette[1], wide, 1.8)):

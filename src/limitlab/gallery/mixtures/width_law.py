@@ -14,12 +14,11 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import power
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "best_law", "problem"]
 
@@ -118,7 +117,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     ]
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     K, N = float(data["limit"].K[0]), np.array(WIDTHS)
     fig, (left, right) = new_figure(2, width=5.4, height=4.4)
     grid = np.array([N[0] / 1.3, N[-1] * 1.3])

@@ -13,12 +13,11 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import crossing, power
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problem"]
 
@@ -171,7 +170,7 @@ def _equal(sgd: _Fit, kernel: _Fit) -> float:
     return float(np.exp(np.log(sgd.factor / kernel.factor) / steeper)) if steeper > 0.01 else np.inf
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, panels = new_figure(2, width=5.2, height=4.3)
     for axes, (P, text) in zip(panels, TARGETS.items(), strict=True):
         reach = np.array([10.0, 500.0])

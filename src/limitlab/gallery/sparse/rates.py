@@ -16,12 +16,11 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import power
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "twins"]
 
@@ -161,7 +160,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     return checks
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, panels = new_figure(3, width=4.5, height=4.1)
     left, middle, right = panels
     _panel(left, DIMENSIONS, data["dimension"], palette[0], "mean field at d, p = ∞, η → 0", last=3)
@@ -187,7 +186,7 @@ def figure(data: "dict[str, xr.Dataset]") -> "Figure":
         ticks = DIMENSIONS if axes is left else UNITS if axes is middle else STEPS
         axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
         axes.set_xticks([], minor=True)
-        lowest, highest = axes.get_ylim()
+        lowest, highest = axes.reach(1)
         ticks = [x for k in range(-4, 1) for x in (10.0**k, 2 * 10.0**k, 5 * 10.0**k) if lowest < x < highest]
         axes.set_yticks(ticks, [f"{x:g}" for x in ticks])
         axes.set_yticks([], minor=True)

@@ -15,12 +15,11 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import crossing, power
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problem"]
 
@@ -245,7 +244,7 @@ def _samples(d: int, time: float) -> float:
     return time * d * SIZE**2 * ERF_SQUARE * _guess(THREE, d) / SHARE
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, middle, right) = new_figure(3, width=4.6, height=4.2)
     for d, colour in zip(SHOWN_D, (palette[5], palette[0], palette[2], palette[4]), strict=True):
         path = data[f"path_{d}"]

@@ -14,11 +14,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import average, new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problem"]
 
@@ -108,7 +107,7 @@ def _averaged(values: "xr.DataArray") -> tuple[np.ndarray, np.ndarray]:
     return mean, np.zeros_like(mean) if error is None else error
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     sgd, limit, flow = (data[name] for name in ("sgd", "limit", "flow"))
     fig, (left, right) = new_figure(2, width=5.4, height=4.2)
     seen = slice(1, None)  # time 0 has no place on a logarithmic axis

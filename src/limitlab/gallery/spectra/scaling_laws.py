@@ -11,11 +11,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY"]
 
@@ -115,7 +114,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     return checks
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, middle, right) = new_figure(3, width=4.6, height=4.2)
     for axes, cases, name, axis in ((left, RIDGE, "ridge", "samples"), (middle, SGD, "sgd", "steps")):
         for k, ((a, b), colour) in enumerate(zip(cases, palette, strict=False)):

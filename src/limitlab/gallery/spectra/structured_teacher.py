@@ -11,11 +11,10 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress
-from limitlab.gallery.figures import new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 __all__ = ["ENTRY", "problem"]
 
@@ -109,7 +108,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     return checks
 
 
-def figure(data: "dict[str, xr.Dataset]") -> "Figure":
+def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     fig, (left, right) = new_figure(2, width=5.4, height=4.2)
     for teacher, colour in zip(TEACHERS, palette, strict=False):
         key = teacher.replace(" ", "_")

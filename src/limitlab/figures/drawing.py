@@ -1,0 +1,133 @@
+"""A figure before it is drawn: panels and what is in them. `on_paper` draws by matplotlib, `on_screen` by Plotly."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["SPOKEN", "Call", "Drawing", "Key", "Panel", "new_figure", "palette", "style_axes"]
+
+# Okabe and Ito's colours, told apart with every kind of colour vision; those faint on white come last.
+palette: tuple[str, ...] = (
+    "#0072B2",  # blue
+    "#D55E00",  # vermilion
+    "#009E73",  # green
+    "#CC79A7",  # purple
+    "#E69F00",  # orange
+    "#56B4E9",  # sky
+    "#000000",  # black
+    "#F0E442",  # yellow
+)
+SPOKEN = frozenset(
+    "plot errorbar step bar barh fill_between axhline axvline axhspan axvspan text annotate legend set set_title "
+    "set_xlabel set_ylabel set_xscale set_yscale set_xlim set_ylim set_xticks set_yticks minorticks_off tick_params "
+    "grid invert_yaxis".split()
+)
+
+
+class Call(NamedTuple):
+    """Something that was said of a panel: the word, and what came with it."""
+
+    name: str
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+class Key(NamedTuple):
+    """A line of a legend that stands for no curve in particular."""
+
+    label: str
+    color: str
+    line: str = "-"
+    marker: str = ""
+    width: float = 1.5
+
+
+class Panel:
+    """One pair of axes. It speaks the part of matplotlib's language that both drawers know: what is said is kept."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name not in SPOKEN:
+            raise AttributeError(
+                f"A panel has no {name!r}; it knows {', '.join(sorted(SPOKEN))}. For more draw on `on_paper.paper`."
+            )
+
+        def said(*args: Any, **options: Any) -> None:
+            kept = {key: _plain(value) for key, value in options.items()}
+            self.calls.append(Call(name, tuple(map(_plain, args)), kept))
+
+        return said
+
+    def reach(self, axis: int) -> tuple[float, float]:
+        """The least and the largest finite x (0) or y (1) of its curves."""
+        curves = [np.ravel(c.args[axis]) for c in self.calls if c.name in ("plot", "errorbar") and len(c.args) > 1]
+        values = np.concatenate([np.asarray(x, float) for x in curves])
+        values = values[np.isfinite(values)]
+        return float(values.min()), float(values.max())
+
+    @property
+    def named(self) -> bool:
+        """Whether it has a legend."""
+        return any(call.name == "legend" for call in self.calls)
+
+
+class Drawing:
+    """Panels in rows, a title above, and a legend for all of them."""
+
+    def __init__(self, panels: int, width: float, height: float):
+        self.columns = panels if panels <= 3 else 2 if panels == 4 else 3
+        self.rows = -(-panels // self.columns)
+        self.width, self.height = width, height
+        self.panels = [Panel() for _ in range(panels)]
+        self.words, self.size = "", "large"
+        self.keys: list[Key] = []
+        self.place, self.in_a_row = "outside upper left", 1
+
+    def suptitle(self, words: str, fontsize: str = "large") -> None:
+        """The sentence above all panels."""
+        self.words, self.size = words, fontsize
+
+    def legend(self, keys: list[Key], place: str = "outside upper left", columns: int = 1) -> None:
+        """A legend for all panels."""
+        self.keys, self.place, self.in_a_row = list(keys), place, columns
+
+    def savefig(self, path: str | os.PathLike, **options: Any) -> None:
+        """Draw it by matplotlib, and write it."""
+        from limitlab.figures.on_paper import drawn
+
+        drawn(self).savefig(Path(path), **options)
+
+    def _repr_png_(self) -> bytes:
+        from limitlab.figures.on_paper import drawn, png
+
+        return png(drawn(self))
+
+
+def new_figure(panels: int = 1, *, width: float = 4.4, height: float = 3.6) -> tuple[Drawing, list[Panel]]:
+    """A figure of so many panels (three to a row, four as a square), each of that many inches."""
+    made = Drawing(panels, width, height)
+    return made, made.panels
+
+
+def style_axes(axes: Any, *, x: str = "", y: str = "", title: str = "") -> Any:
+    """Names of the axes and of the panel (or of axes of matplotlib, which get the house style too)."""
+    if not isinstance(axes, Panel):
+        from limitlab.figures.on_paper import house_style
+
+        house_style(axes)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title, fontsize="small", loc="left")
+    return axes
+
+
+def _plain(value: Any) -> Any:
+    """Arrays without their labels, so that nothing changes them afterwards."""
+    if hasattr(value, "dims") and hasattr(value, "values"):
+        return np.array(value.values)
+    return np.array(value) if isinstance(value, np.ndarray) or hasattr(value, "__jax_array__") else value
