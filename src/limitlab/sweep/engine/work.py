@@ -32,7 +32,6 @@ LOOK = 0.05  # seconds between two looks at the clock and the memory
 _turn = threading.Lock()
 MAKERS = ("limitlab", "jax", "jaxlib")
 OVER_BUDGET = 77  # exit code of a process that ended itself
-_stores: dict[tuple[str, str], Store] = {}  # the store of a worker, by its place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,12 +237,16 @@ def _seen(place: tuple[str, str] | None) -> Store | None:
     if place is None or not (Path(place[0]) / MARKER).exists():
         return None
     try:
-        if place not in _stores or _stores[place].gone():
-            _stores.clear()
-            _stores[place] = Store(place[0], create=False)
-        return _stores[place] if _stores[place].id == place[1] else None
+        if _store_at(place).gone():
+            _store_at.cache_clear()
+        return _store_at(place) if _store_at(place).id == place[1] else None
     except LimitlabError:
         return None
+
+
+@functools.lru_cache(maxsize=1)
+def _store_at(place: tuple[str, str]) -> Store:
+    return Store(place[0], create=False)
 
 
 class Together(NamedTuple):

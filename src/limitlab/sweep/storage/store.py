@@ -14,8 +14,10 @@
 import contextlib
 import json
 import os
+import re
 import secrets
 import socket
+import stat
 import threading
 import time
 import warnings
@@ -43,6 +45,7 @@ MAX_MARKER = 4096  # bytes of the file that says that this is a store
 MAX_RECORD = 1 << 25  # of a record of a sweep or a run
 MAX_KEYS = 1 << 28  # of a list of points: 8 million
 MAX_NOTE = 1 << 16  # of a note in quarantine
+OLD_FOLDER = re.compile(r"[0-9a-f]{2}")  # of stores with a file for each point
 
 
 def _exists(file: Path) -> bool:
@@ -365,9 +368,52 @@ class Store:
 
         Returns how many points are good, and what was put aside. The index is made again.
         """
-        from limitlab.sweep.storage.pack import verify
-
-        return verify(self, progress)
+        segments, points, bad, good = self._segments, self.folder("points"), [], set()
+        for name in points.names():
+            about = points.about(name)
+            if about is None or (is_segment(name) and stat.S_ISREG(about.st_mode)):
+                continue
+            if not (OLD_FOLDER.fullmatch(name) and stat.S_ISDIR(about.st_mode)):
+                words = (
+                    f"{shown(points.path / name)} is not a segment of this store: its name or its kind is not one's."
+                )
+                bad.append(self.quarantine(points, name, words))
+        segments.refresh()
+        total, done = len(segments), 0
+        for name in segments.names():
+            try:
+                for found in segments.pieces(name):
+                    if segments.voided(name, found.place):
+                        continue
+                    if found.kind == 0:
+                        key = found.key.hex()
+                        words = str(self.judged(found, key)) if key else f"{found.fault}."
+                        bad.append(self.aside(name, found.place, found.length, key or "bytes", words))
+                    elif found.kind == POINT:
+                        judged = self.judged(found, found.key.hex())
+                        if isinstance(judged, str):
+                            bad.append(self.aside(name, found.place, found.length, found.key.hex(), judged))
+                        else:
+                            good.add(found.key)
+                        done += 1
+                        if progress is not None:
+                            progress(min(done, total), total, "verify")
+                rest = segments.cut(name)
+                if rest:
+                    path = points.path / name
+                    words = f"{shown(path)} ended with bytes that are no record; they were cut off."
+                    bad.append(Fault(path, words, self.noted(f"{name}.tail", path, words, rest)))
+            except FileNotFoundError:  # joined with others meanwhile
+                continue
+            except ResultFileError:
+                raise
+            except ValueError as error:  # not a segment at all
+                bad.append(self.quarantine(points, name, f"{error}."))
+            except OSError as error:
+                where = shown(points.path / name)
+                raise ResultFileError(f"{where} cannot be read: {error.strerror}. Check its permissions.") from error
+        segments.save()
+        return len(good), bad
 
     def parts(self) -> list[str]:
         """Names of files that a killed process left half written: of dead processes of this machine, and old ones."""
