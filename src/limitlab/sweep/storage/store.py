@@ -265,6 +265,36 @@ class Store:
         """Whether another process that is alive computes this point."""
         return self._segments.claimed(bytes.fromhex(key))
 
+    @contextlib.contextmanager
+    def overrun_noted(self, key: str) -> Iterator[int]:
+        """A file for the last words of a process that is ended with this point; it goes if the process is not."""
+        parts = self.folder("parts")
+        parts.make()
+        self.forget_overrun(key)
+        note = parts.open(f"over-{key}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            yield note
+        finally:
+            os.close(note)
+            self.forget_overrun(key)
+
+    def overran(self, key: str) -> str | None:
+        """Where a process was when it was ended with this point, in words; None if none was."""
+        try:
+            said = self.folder("parts").read(f"over-{key}", MAX_NOTE).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return None
+        if not said.startswith("Timeout ("):  # it still runs, or was killed by somebody else
+            return None
+        own = next((thread for thread in said.split("\n\n") if " in visit\n" in thread), "")  # that computed the point
+        last = re.search(r'File "[^"]*", line (\d+) in (\S+)', own)  # the most recent call comes first
+        return f" (in {printable(last[2])}, line {last[1]})" if last else ""
+
+    def forget_overrun(self, key: str) -> None:
+        """Take the last words away."""
+        with contextlib.suppress(OSError):
+            self.folder("parts").remove(f"over-{key}")
+
     def length(self, key: str) -> int:
         """The bytes that a point takes."""
         return self._segments.length(bytes.fromhex(key))
