@@ -45,5 +45,5 @@ def _by_openssl(cert: Path, key: Path, error: ImportError) -> None:
     if done is None or done.returncode != 0:
         raise EngineError(
             "Sweeps in several processes need keys, so that nobody else can talk to them, and nothing here makes any. "
-            "Install cryptography: pip install cryptography."
+            'Install what does: pip install "limitlab[tls]", or the program openssl.'
         ) from error
