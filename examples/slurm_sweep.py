@@ -4,13 +4,19 @@
     python examples/slurm_sweep.py my.toml --jobs 50 --store /shared/me/runs
 
 Run it on a node that the workers can reach (a login node). The store must be on a file system that all nodes see.
+Scheduler and workers talk by TLS, with keys that are made for this run and lie in a folder beside the store that only
+you can read: without them anybody on the network could run code as you.
 """
 
 import argparse
+import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 from dask_jobqueue import SLURMCluster
 from distributed import Client
+from distributed.security import Security
 
 import limitlab as ll
 
@@ -28,14 +34,32 @@ def main() -> None:
     words.add_argument("--walltime", default="02:00:00")
     words.add_argument("--queue", default=None, help="partition")
     asked = words.parse_args()
+    ll.Store(asked.store)  # makes it
+    beside = Path(asked.store).absolute().parent  # on the shared file system
+    with tempfile.TemporaryDirectory(prefix=".keys-", dir=beside) as keys:
+        run(asked, keys)
+
+
+def run(asked: argparse.Namespace, keys: str) -> None:
     cluster = SLURMCluster(
+        protocol="tls://",
+        security=Security.temporary(),
+        shared_temp_directory=keys,
+        scheduler_options={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+        python=f"{sys.executable} -P",  # modules that lie in the folder of a job are not run by their names
         queue=asked.queue,
         cores=asked.cores,
         processes=asked.cores,
         memory=asked.memory,
         walltime=asked.walltime,
-        job_script_prologue=["export NPROC=1 OMP_NUM_THREADS=1"],  # one thread for each point
-        worker_extra_args=["--lifetime", "110m", "--lifetime-stagger", "5m"],  # leave before Slurm ends the job
+        job_script_prologue=[
+            "export NPROC=1 OMP_NUM_THREADS=1",  # one thread for each point
+            "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",  # no pages
+        ],
+        worker_extra_args=[
+            *("--lifetime", "110m", "--lifetime-stagger", "5m"),  # leave before Slurm ends the job
+            *("--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
+        ],
     )
     cluster.scale(jobs=asked.jobs)
     with Client(cluster) as client:

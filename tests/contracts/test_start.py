@@ -17,6 +17,7 @@ from limitlab.gallery import ENTRIES
 from limitlab.library import LIBRARY
 from limitlab.macro.predict import LIMITS
 from limitlab.problems.activations import ACTIVATIONS
+from limitlab.sweep.storage.migrate import migrate
 
 COUNTED = """
 import json
@@ -101,7 +102,7 @@ for own in ({"LIMITLAB_X64": "0"}, {}):
 # --- what is imported --------------------------------------------------------------------------------------------
 
 HEAVY = "jax equinox diffrax xarray scipy pandas dask sklearn matplotlib distributed".split()
-STORE = Path(__file__).parents[1] / "golden" / "stored" / "store"
+OLD_STORE = Path(__file__).parents[1] / "golden" / "stored" / "store"
 
 
 def loaded(command: str) -> set[str]:
@@ -118,9 +119,12 @@ print(" ".join(name for name in {HEAVY} if name in sys.modules))
     return set(child(code).split())
 
 
-@pytest.mark.parametrize("command", ["--help", "--version", "list", f"status {STORE}", f"store ls {STORE}"])
-def test_a_command_that_computes_nothing_needs_no_jax(command):
-    assert loaded(command) == set()
+@pytest.mark.parametrize("command", ["--help", "--version", "list", "status {}", "store ls {}", "store migrate {}"])
+def test_a_command_that_computes_nothing_needs_no_jax(tmp_path, command):
+    store = shutil.copytree(OLD_STORE, tmp_path / "store")
+    if "migrate" not in command:
+        migrate(store)
+    assert loaded(command.format(store)) == set()
 
 
 @pytest.mark.parametrize("command", ["spec perceptron", "limits perceptron", "cite soft-committee --limit OverlapODE"])

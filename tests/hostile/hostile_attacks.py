@@ -186,7 +186,7 @@ def good_result(**more: Any):
 def result_attacks(folder: Path) -> Iterator[tuple[str, str, Callable[[], Any]]]:
     import h5py
 
-    from limitlab.results.files import save
+    from limitlab.results.files import save, seal
 
     secret = h5py.File(folder / "secret.h5", "w")
     secret["risk"] = np.full((3, 2), 42.0)
@@ -280,26 +280,42 @@ def result_attacks(folder: Path) -> Iterator[tuple[str, str, Callable[[], Any]]]
         "dimensions that clash": longer,
         "dimension twice": lambda f: f["risk"].attrs.__setitem__("DIMENSION_LIST", f["status"].attrs["DIMENSION_LIST"]),
     }
-    plain = save(good_result(), folder / "good.nc").read_bytes()
+    plain = unsealed(save(good_result(), folder / "good.nc"))
     for i, (label, attack) in enumerate(attacks.items()):
 
         def damage(attack: Callable[[Any], Any] = attack, path: Path = folder / f"r{i}.nc") -> Path:
             path.write_bytes(plain)
             with h5py.File(path, "a") as file:
                 attack(file)
+            seal(path)  # anybody can make a checksum
             return path
 
         yield f"result: {label}", "load", damage
     yield "result: texts that share their bytes", "load", lambda: shared_texts(folder / "shared.nc", plain)
+    yield "result: no checksum", "load", lambda: cut(folder / "cut.nc", plain)
     for label, make in spec_files(folder).items():
         if "UTF" not in label and "a folder in" not in label and "pipe" not in label and "itself" not in label:
             yield f"result: {label}", "load", make
     yield "result: a pipe", "load", lambda: folder / "pipe.toml"
 
 
+def unsealed(path: Path) -> bytes:
+    """A saved result without the checksum at its end."""
+    from limitlab.results.files import TRAILER
+
+    return path.read_bytes()[:-TRAILER]
+
+
+def cut(path: Path, plain: bytes) -> Path:
+    path.write_bytes(plain)
+    return path
+
+
 def shared_texts(path: Path, plain: bytes) -> Path:
     """50,000 texts that are all the same megabyte of the file: 50 GB if they were read."""
     import h5py
+
+    from limitlab.results.files import seal
 
     path.write_bytes(plain)
     with h5py.File(path, "a") as file:
@@ -311,6 +327,7 @@ def shared_texts(path: Path, plain: bytes) -> Path:
     assert struct.unpack_from("<I", raw, at)[0] == 1_000_000
     raw[at : at + 50_000 * size] = bytes(raw[at : at + size]) * 50_000
     path.write_bytes(raw)
+    seal(path)
     return path
 
 
@@ -356,14 +373,15 @@ def run_attacks(folder: Path) -> None:
 def run_mutations(folder: Path, seed: int, seconds: float) -> None:
     """Load a valid file with bytes changed, again and again; whatever kills the process is left in the folder."""
     from limitlab.errors import ResultFileError
-    from limitlab.results.files import load, save
+    from limitlab.results.files import load, save, seal
 
     rng, counts = np.random.default_rng(seed), {"same": 0, "other data": 0, "refused": 0}
     good = good_result(text="some text", listed=[1, 2.5])
-    plain, path = save(good, folder / "plain.nc").read_bytes(), folder / f"mutated{seed}.nc"
+    plain, path = unsealed(save(good, folder / "plain.nc")), folder / f"mutated{seed}.nc"
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         path.write_bytes(mutated(plain, rng))
+        seal(path)  # what is tested is the reader, not the checksum
         began = time.process_time()
         message = ""
         try:

@@ -9,7 +9,7 @@ import xarray as xr
 
 import limitlab as ll
 from limitlab.errors import InputError, ResultFileError
-from limitlab.results.files import load, save
+from limitlab.results.files import load, save, seal
 from limitlab.results.schema import dataset
 
 PROBLEM = ll.Problem(teacher=ll.Committee(width=2), student=ll.Committee(width=2))
@@ -123,11 +123,15 @@ def test_another_schema_and_a_broken_one_are_refused(tmp_path):
     path = save(result(), tmp_path / "a.nc")
     with h5py.File(path, "a") as file:
         file.attrs["schema_version"] = 99
+    with pytest.raises(ResultFileError, match="lost the checksum"):
+        load(path)
+    seal(path)
     with pytest.raises(ResultFileError, match=r"a\.nc has schema version 99; this limitlab reads version"):
         load(path)
     path = save(result(), tmp_path / "b.nc")
     with h5py.File(path, "a") as file:
         file["status"][1] = "ok"  # now NaN stands without a reason
+    seal(path)
     with pytest.raises(ResultFileError, match=r'b\.nc does not obey the schema.*NaN where status is "ok"'):
         load(path)
 
@@ -165,3 +169,24 @@ def test_only_results_are_saved(tmp_path):
     with pytest.raises(InputError, match="save needs a result"):
         save(3, tmp_path / "x.nc")
     assert not list(tmp_path.iterdir())
+
+
+def test_every_flipped_bit_and_every_cut_of_a_saved_result_is_seen(tmp_path):
+    """300 bits and 100 cuts: refused, or the very same numbers."""
+    ds = result()
+    path = save(ds, tmp_path / "a.nc")
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    with h5py.File(path) as plain:  # no checksum in the way of other readers
+        np.testing.assert_array_equal(plain["risk"][()], ds["risk"])
+    for place in rng.integers(0, len(data), 300):
+        bad = bytearray(data)
+        bad[place] ^= 1 << rng.integers(8)
+        path.write_bytes(bad)
+        with pytest.raises(ResultFileError):
+            load(path)
+    for length in rng.integers(0, len(data), 100):
+        path.write_bytes(data[:length])
+        with pytest.raises(ResultFileError):
+            load(path)
+    path.write_bytes(data)
+    assert load(path).identical(ds)

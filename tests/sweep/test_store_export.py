@@ -275,6 +275,7 @@ def test_verify_finds_a_flipped_bit_and_exits_with_3(own):
     result = run("store", "verify", own.path)
     assert result.exit_code == 3
     assert "5 points are good" in result.output and key in result.output and "checksum" in result.output
+    own.refresh()
     assert not own.has(key) and "1 things in quarantine" in run("status", own.path).output
     assert run("store", "verify", own.path).exit_code == 0
     assert "files in quarantine" not in run("store", "gc", own.path).output

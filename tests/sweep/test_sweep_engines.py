@@ -353,3 +353,59 @@ def test_workers_of_another_limitlab_are_refused_in_words(tmp_path):
     store = Store(tmp_path / "s")
     assert list(store.keys()) == []
     assert {record["state"] for record in store.runs().values()} == {"stopped"}
+
+
+def keeps_the_lock(problem):
+    """A point that never lets another thread of Python run, as a regular expression or an extension may."""
+    rate = problem.algorithm.learning_rate
+    return rate if rate < 1 else float(sum(range(10**14)))
+
+
+def test_a_time_limit_ends_a_point_that_holds_the_lock_of_python(tmp_path):
+    began = time.monotonic()
+    ds = ll.sweep(keeps_the_lock, problem(), {RATE: [0.5, 1.0, 0.7]}, store=tmp_path / "s", time_limit=2.0)
+    assert time.monotonic() - began < 200
+    assert ds["status"].values.tolist() == ["ok", "out_of_time", "ok"]
+    assert "more than the 2 seconds of its budget without letting Python look" in str(ds["reason"][1].values)
+    assert "(in keeps_the_lock, line" in str(ds["reason"][1].values)
+    assert Store(tmp_path / "s").verify() == (3, []) and not list((tmp_path / "s" / "parts").iterdir())
+    again = ll.sweep(keeps_the_lock, problem(), {RATE: [0.5, 1.0, 0.7]}, store=tmp_path / "s")
+    assert again["status"].values.tolist() == ds["status"].values.tolist()  # recorded: not tried again
+
+
+MANY = """
+import sys
+sys.path[:0] = {here!r}
+from test_sweep_engines import *
+def slow(problem):
+    with open({diary!r}, "a") as file:
+        file.write(f"{{problem.algorithm.learning_rate!r}}\\n")
+    time.sleep(0.02)
+    return problem.algorithm.learning_rate
+print("ready", flush=True)
+sys.stdin.readline()
+ds = ll.sweep(slow, problem(), {{RATE: np.linspace(0.1, 1, 200).tolist()}}, store={folder!r}{workers})
+assert (ds["status"] == "ok").all() and np.array_equal(ds["slow"], ds[RATE])
+"""
+
+
+@pytest.mark.parametrize(("sweeps", "workers"), [(2, ""), (3, ""), (2, ", workers=1")], ids=["two", "three", "workers"])
+def test_sweeps_at_once_share_the_work(tmp_path, sweeps, workers):
+    """Started at the same moment over the same grid: at most two of a hundred points are computed twice."""
+    diary = tmp_path / "diary"
+    code = MANY.format(here=HERE, diary=str(diary), folder=str(tmp_path / "s"), workers=workers)
+    pipe = subprocess.PIPE
+    words = [sys.executable, "-c", code]
+    all_ = [subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(sweeps)]
+    for process in all_:
+        assert process.stdout.readline() == "ready\n"
+    for process in all_:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in all_:
+        _, error = process.communicate(timeout=400)
+        assert process.returncode == 0, error
+    computed = diary.read_text().split()
+    assert len(set(computed)) == 200
+    assert len(computed) <= 204, len(computed)
+    assert Store(tmp_path / "s").verify() == (200, [])

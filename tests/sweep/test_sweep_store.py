@@ -252,7 +252,7 @@ def test_the_index_is_made_again_and_never_believed(tmp_path, monkeypatch):
             index.write_bytes(rows + hashlib.sha256(rows).digest())
         CALLS.clear()
         again = swept(tmp_path / "s")
-        assert CALLS == [] and again.identical(expected), kind
+        assert CALLS == [] and again.equals(expected), kind
         assert Store(tmp_path / "s").verify() == (len(RATES), [])
         assert index.exists()
 
@@ -457,3 +457,44 @@ def test_seeds_on_the_grid_are_roots():
     one = ll.sweep(ll.simulate, problem(), {"d": [30]}, times=[1.0], replicas=2, seed=2)
     np.testing.assert_array_equal(ds["risk"].sel(seed=2, d=30), one["risk"].sel(d=30))
     assert not np.array_equal(ds["risk"][0], ds["risk"][1])
+
+
+# --- stores that are not quite as they were made --------------------------------------------------------------------
+
+
+def test_a_store_without_its_empty_folders_works(tmp_path):
+    swept(tmp_path / "s", [0.1])
+    for name in ("parts", "quarantine", "runs", "index"):
+        shutil.rmtree(tmp_path / "s" / name)
+    Store(tmp_path / "s").verify()
+    assert Store(tmp_path / "s").parts() == [] and Store(tmp_path / "s").runs() == {}
+    swept(tmp_path / "s", [0.1, 0.2])
+    assert CALLS == [0.1, 0.2]
+
+
+def test_an_empty_mark_is_written_again_or_said(tmp_path):
+    """As a power cut leaves it."""
+    swept(tmp_path / "s", [0.1])
+    (tmp_path / "s" / "limitlab-store.json").write_bytes(b"")
+    CALLS.clear()
+    swept(tmp_path / "s", [0.1])
+    assert CALLS == []
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "limitlab-store.json").write_bytes(b"")
+    with pytest.raises(ll.errors.ResultFileError, match="Remove it and run again"):
+        Store(tmp_path / "t")
+    (tmp_path / "t" / "limitlab-store.json").unlink()
+    swept(tmp_path / "t", [0.1])
+
+
+def test_a_complete_store_that_may_only_be_read_is_read(tmp_path):
+    needs_mounts(tmp_path)
+    before = f"""
+import subprocess
+swept({str(tmp_path / "s")!r}, np.linspace(0.1, 1, 400).tolist())
+CALLS.clear()
+subprocess.run(["mount", "-o", "remount,ro", {str(tmp_path)!r}], check=True)
+import atexit; atexit.register(lambda: print("calls", len(CALLS)))
+"""
+    done = child(tmp_path / "s", before=before, shell=f"mount -t tmpfs -o size=4m tmpfs {tmp_path}")
+    assert "ResultFileError" not in done.stdout and "400 stored 0 parts\n[]\ncalls 0" in done.stdout, done

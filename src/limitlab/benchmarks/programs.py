@@ -50,7 +50,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sweep": Benchmark("house.sweep", "what a point costs besides its work; a second worker", 4, False),
     "import": Benchmark("house.import_time", "import limitlab against import jax", 1, False),
     "first-answer": Benchmark("house.first_answer", "a new process with a warm cache: seconds, compiled programs", 8),
-    "store": Benchmark("house.store", "10^5 points: filled, found again, verified, exported", 30, False),
+    "store": Benchmark(
+        "house.store", "points written, found, verified, exported, as before and now; a sweep of 10^5", 40, False
+    ),
 }
 
 

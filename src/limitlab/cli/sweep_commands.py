@@ -61,8 +61,13 @@ def sweep(
     representation: Annotated[str | None, typer.Option(help="Of simulate: weights, or overlaps.")] = None,
     workers: Annotated[int | None, typer.Option(help="Local processes; this one if left out.")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Of a dask cluster, such as tcp://host:8786.", metavar="ADDRESS")
+        str | None, typer.Option(help="Of a dask cluster, such as tls://host:8786.", metavar="ADDRESS")
     ] = None,
+    tls_ca_file: Annotated[
+        Path | None, typer.Option(help="Certificate by which the cluster is known.", metavar="FILE")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Your own certificate for the cluster.", metavar="FILE")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of your certificate.", metavar="FILE")] = None,
     time_limit: Annotated[float | None, typer.Option(help="For a point.", metavar="SECONDS")] = None,
     memory_limit: Annotated[
         str | None, typer.Option(help='For the process of a point: bytes, or "2 GB".', metavar="SIZE")
@@ -82,6 +87,8 @@ def sweep(
       limitlab sweep my.toml --over algorithm.learning_rate=0.01:1:9:log --limit OverlapODE
           --out runs --workers 2 --time-limit 60
       limitlab sweep soft-committee --over student.activation=erf,relu --out runs
+      limitlab sweep my.toml --over d=100,200 --out runs --scheduler tls://host:8786
+          --tls-ca-file ca.pem --tls-cert me.pem --tls-key me.key
       limitlab sweep linear.toml --verb thresholds --over channel.variance=0:1:0.1 --out runs
     """
     from limitlab.cli.arguments import grid_of, problem_of
@@ -93,7 +100,8 @@ def sweep(
         try:
             problem, grid = problem_of(spec), grid_of(over)
             function, keywords = _request(problem, spec, verb, grid, given)
-            with _few_warnings(), Bar(f"sweep {spec}", progress, counted=True) as bar:
+            certificates = {"ca-file": tls_ca_file, "client.cert": tls_cert, "client.key": tls_key}
+            with _secured(certificates), _few_warnings(), Bar(f"sweep {spec}", progress, counted=True) as bar:
                 result = sweep(
                     function,
                     problem,
@@ -167,6 +175,26 @@ def _times(text: str | None, clock: bool) -> dict[str, Any]:
     from limitlab.cli.arguments import times_of
 
     return {"times": times_of(text or "0:10:51")} if clock or text is not None else {}
+
+
+@contextlib.contextmanager
+def _secured(certificates: dict[str, Path | None]) -> Iterator[None]:
+    """Certificates as dask finds them, by its settings."""
+    given = {f"distributed.comm.tls.{name}": str(path) for name, path in certificates.items() if path is not None}
+    if not given:
+        yield
+        return
+    import dask.config
+
+    from limitlab.errors import InputError
+
+    names = ("--tls-ca-file", "--tls-cert", "--tls-key")
+    for option, path in zip(names, certificates.values(), strict=True):
+        if path is None or not path.is_file():
+            told = "it is missing" if path is None else f"there is no file {path}"
+            raise InputError(f"A cluster with certificates needs all of {', '.join(names)}; of {option} {told}.")
+    with dask.config.set({**given, "distributed.comm.require-encryption": True}):
+        yield
 
 
 class _Told:

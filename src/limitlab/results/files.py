@@ -1,5 +1,6 @@
 """Results on disk: netCDF, written beside its place and then renamed, read whole and checked."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,20 @@ from limitlab.text import printable, show
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["load", "save"]
+__all__ = ["load", "save", "seal"]
+
+SEAL = b"limitlab-sha256:"  # before the checksum, the last bytes of a file
+TRAILER = len(SEAL) + 64 + 1
+SEALED = "limitlab_checksum"  # the attribute that says that there is one
+PIECE = 1 << 20  # bytes read at a time
 
 
 def save(ds: "xr.Dataset | Any", path: str | os.PathLike) -> Path:
     """Write a result to a netCDF file and return its path.
 
     The file appears whole or not at all: it is written under a temporary name in the same folder, flushed to
-    disk and renamed. A failed save keeps the old file.
+    disk and renamed. A failed save keeps the old file. It ends with the SHA-256 of all its other bytes, which `load`
+    checks and other readers of netCDF pass over.
     """
     import xarray as xr
 
@@ -35,12 +42,13 @@ def save(ds: "xr.Dataset | Any", path: str | os.PathLike) -> Path:
         validate(ds)
     except InputError as error:
         raise InputError(f"The Dataset cannot be saved to {path}: {error}") from error
-    encoded = _encode(ds)
+    encoded = _encode(ds).assign_attrs({SEALED: "sha256"})
     fill = {str(v): {"_FillValue": None} for v in encoded.variables if encoded[v].dtype.kind == "f"}
     with whole(path) as part:
         try:
             encoded.to_netcdf(part, engine="h5netcdf", encoding=fill)
             check_file(part)  # whatever could not be read back never takes its place
+            seal(part)
         except ResultFileError as error:
             raise InputError(f"The Dataset cannot be saved to {path}: {error}. Leave this out.") from error
         except (TypeError, ValueError) as error:  # names and texts that netCDF cannot hold
@@ -52,6 +60,31 @@ def save(ds: "xr.Dataset | Any", path: str | os.PathLike) -> Path:
     return path
 
 
+def seal(path: Path) -> None:
+    """Put the checksum of a file at its end."""
+    with open(path, "r+b") as file:
+        total = hashlib.sha256()
+        while piece := file.read(PIECE):
+            total.update(piece)
+        file.write(SEAL + total.hexdigest().encode() + b"\n")
+
+
+def _whole(path: Path) -> bool:
+    """Whether a file ends with a checksum; `ResultFileError` if that is not its own."""
+    with open_plain(path, "result", "Give the name of a .nc file.") as file:
+        size = os.fstat(file.fileno()).st_size - TRAILER
+        total, left = hashlib.sha256(), size
+        while left > 0 and (piece := file.read(min(PIECE, left))):
+            total.update(piece)
+            left -= len(piece)
+        last = file.read(TRAILER)
+    if size < 0 or not last.startswith(SEAL):
+        return False
+    if last != SEAL + total.hexdigest().encode() + b"\n":
+        raise ResultFileError("it does not have the checksum that it was written with")
+    return True
+
+
 def load(path: str | os.PathLike) -> "xr.Dataset":
     """Read a result into memory; raise `ResultFileError` unless it is a whole limitlab result.
 
@@ -60,6 +93,10 @@ def load(path: str | os.PathLike) -> "xr.Dataset":
     path = Path(path)
     shown = printable(str(path))
     _check_head(path, shown)
+    try:
+        sealed = _whole(path)
+    except (OSError, ValueError) as error:
+        raise _refused(f"{shown} cannot be read: {error}. It is damaged: delete it and make it again.") from None
     try:
         check_file(path, available_memory())
         raw = _read(path)
@@ -74,6 +111,11 @@ def load(path: str | os.PathLike) -> "xr.Dataset":
             f"{shown} cannot be read: it is truncated or damaged ({type(error).__name__}: {str(error)[:160]})"
             ". Delete it and make it again."
         ) from None
+    if raw.attrs.pop(SEALED, None) is not None and not sealed:
+        raise _refused(
+            f"{shown} has lost the checksum at its end: it is truncated or damaged, or another program wrote to it. "
+            "Make it again."
+        )
     version = raw.attrs["schema_version"]
     if version != SCHEMA_VERSION:
         made_by = raw.attrs.get("limitlab_version", "of its time")

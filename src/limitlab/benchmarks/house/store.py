@@ -1,23 +1,131 @@
-"""A large store: how long it takes to fill, find again, look at, verify and export, and how much memory each needs.
+"""Stores: what a point costs to write, find again, verify and export, beside a file for each as it was before.
 
-Every step is a process of its own, so that its largest memory can be told. The temporary folder needs about 10 KB of
-disk for each point.
+``formats`` compares the two ways in one run, in turn; ``large`` is a sweep of 10^5 points in which every step is a
+process of its own, so that its largest memory can be told. The temporary folder needs about 10 KB for each point.
 """
 
+import dataclasses
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import limitlab as ll
+from limitlab.benchmarks.house.old_store import OldStore
 from limitlab.benchmarks.house.sweep import RATE, problem, trivial
 from limitlab.benchmarks.table import Table, run
+from limitlab.results.points import Point
+from limitlab.sweep.identity import hash_of
+from limitlab.sweep.job import Job, stamped, visit
+from limitlab.sweep.storage.export import export
+from limitlab.sweep.storage.store import Store
 
-FILL, POINTS = "fill", 100_000
+FILL, POINTS, BLOCK = "fill", 100_000, 500
+STEPS = ("write", "find again and read", "verify", "export to CSV")
+
+
+def one_number() -> Point:
+    """What a sweep keeps of a verb that returns a number."""
+    job = Job(trivial, problem(), {})
+    task = job.task(0, {RATE: 0.5})
+    return stamped(job, task, problem(), visit(job, task, problem(), {}), 0.001)
+
+
+def trajectory() -> Point:
+    """The overlaps of an ODE at 21 times."""
+    job = Job(ll.predict, problem(4), {"limit": ll.OverlapODE(), "times": np.linspace(0, 1, 21)})
+    task = job.task(0, {RATE: 0.5})
+    return stamped(job, task, problem(4), visit(job, task, *job.ask({RATE: 0.5})), 0.001)
+
+
+def copies(point: Point, keys: list[str]):
+    """The point under other names."""
+    for key in keys:
+        yield dataclasses.replace(point, attrs={**point.attrs, "provenance": {**point.attrs["provenance"], "key": key}})
+
+
+def in_turn(old: Callable[[list[str]], Any], new: Callable[[list[str]], Any], keys: list[str]) -> tuple[float, float]:
+    """Seconds of both for all points, block by block, so that a busy moment of the machine hits both."""
+    took = [0.0, 0.0]
+    for first in range(0, len(keys), BLOCK):
+        for number, call in enumerate((old, new)):
+            began = time.perf_counter()
+            call(keys[first : first + BLOCK])
+            took[number] += time.perf_counter() - began
+    return took[0], took[1]
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def compared(table: Table, folder: Path, what: str, point: Point, count: int) -> None:
+    """A file for each point against segments: milliseconds and bytes of a point."""
+    keys = [hash_of("benchmark", number)[:32] for number in range(count)]
+    old, new = OldStore(folder / "old"), Store(folder / "new")
+    about = {"name": "trivial", "axes": {RATE: list(range(count))}, "points": count}
+    for store in (old, new):
+        store.keep_sweep("all", about, keys)
+
+    def write(store: Any) -> Callable[[list[str]], Any]:
+        return lambda some: [store.write(k, p) for k, p in zip(some, copies(point, some), strict=True)]
+
+    took = {STEPS[0]: in_turn(write(old), write(new), keys)}
+
+    def read(store: Any) -> Callable[[list[str]], None]:
+        def all_of(some: list[str]) -> None:
+            for key in some:
+                if not store.has(key) or not isinstance(store.peek(key), Point):
+                    raise RuntimeError(f"{key} was lost")
+
+        return all_of
+
+    new.close()
+    opening = seconds(lambda: Store(folder / "new"))
+    again = Store(folder / "new")
+    before, after = in_turn(read(old), read(again), keys)
+    took[STEPS[1]] = (before, after + opening)
+    took[STEPS[2]] = (seconds(old.verify), seconds(again.verify))
+    files = [folder / "old.csv", folder / "new.csv"]
+    stores: list[Any] = [old, again]  # what an export asks of a store both have
+    took[STEPS[3]] = (seconds(lambda: export(stores[0], files[0])), seconds(lambda: export(stores[1], files[1])))
+    if files[0].read_bytes() != files[1].read_bytes():
+        raise RuntimeError("the two stores say different things")
+    for step in STEPS:
+        before, after = took[step]
+        ms = f"   {step}: milliseconds a point, before and now"
+        table.ratio(f"{count} points, {what}, {step}: before / now", before, after, ">= 5", digits=1)
+        table.add(ms, f"{1e3 * before / count:.3f}, {1e3 * after / count:.3f}")
+    total = [sum(took[step][number] for step in STEPS) for number in (0, 1)]
+    table.ratio(f"{count} points, {what}, all four: before / now", total[0], total[1], ">= 5", digits=1)
+    paths = list(old.files())
+    sizes = sum(path.stat().st_size for path in paths), again.size()[1]
+    table.ratio(f"{count} points, {what}, bytes: before / now", sizes[0], sizes[1], ">= 3", digits=1)
+    blocks = sum(512 * path.stat().st_blocks for path in paths) / count
+    held = len(list((folder / "new" / "points").iterdir()))
+    words = f"{sizes[0] / count:.0f} ({blocks:.0f} with blocks), {sizes[1] / count:.0f}; {count}, {held}"
+    table.add("   bytes a point before and now; files before and now", words)
+
+
+def formats(table: Table) -> None:
+    """10^4 points of two kinds."""
+    for what, point in (("one number", one_number()), ("ODE at 21 times", trajectory())):
+        with tempfile.TemporaryDirectory() as scratch:
+            compared(table, Path(scratch), what, point, 10_000)
+
+
+def formats_large(table: Table) -> None:
+    """10^5 points."""
+    with tempfile.TemporaryDirectory() as scratch:
+        compared(table, Path(scratch), "one number", one_number(), POINTS)
 
 
 def fill(folder: str, points: int) -> None:
@@ -47,26 +155,25 @@ def measure(table: Table, folder: Path, points: int) -> None:
         table.add(name, f"{took:.0f} s, {1e3 * took / points:.2f} ms a point, {memory:.0f} MB")
 
     row(f"{points} trivial points, two local processes, stored", again)
-    folders = [len(list(place.iterdir())) for place in (store / "points").iterdir()]
-    table.add("folders, and files in the smallest and largest", f"{len(folders)}, {min(folders)}, {max(folders)}")
-    files = list((store / "points").glob("*/*.nc"))
-    size = sum(path.stat().st_size for path in files)
-    taken = sum(512 * path.stat().st_blocks for path in files)
-    table.add("bytes of a point, and on disk with its blocks", f"{size / points:.0f}, {taken / points:.0f}")
-    lost = files[:: max(1, points // 100)]
-    for path in lost:
-        path.unlink()
+    held = Store(store)
+    table.add("segments", f"{len(held.segments.names())}")
+    table.add("bytes of a point", f"{held.size()[1] / points:.0f}")
+    lost = list(held.keys())[:: max(1, points // 100)]
+    for key in lost:
+        held.remove(key)
+    held.close()
     row(f"the same again after {len(lost)} points are gone, the rest found and checked", again)
     cli = ["-c", "from limitlab.cli import main; main()"]
     row("limitlab status", [*cli, "status", str(store)])
     row("limitlab store ls", [*cli, "store", "ls", str(store)])
     row("limitlab store verify", [*cli, "store", "verify", str(store)])
+    row("limitlab store pack", [*cli, "store", "pack", str(store)])
     row("limitlab store export to CSV", [*cli, "store", "export", str(store), "--out", str(folder / "a.csv")])
     row("limitlab store export to one netCDF", [*cli, "store", "export", str(store), "--out", str(folder / "a.nc")])
 
 
 def large(table: Table) -> None:
-    """10^5 points in a folder that is removed."""
+    """A sweep of 10^5 points in a folder that is removed."""
     with tempfile.TemporaryDirectory() as scratch:
         measure(table, Path(scratch), POINTS)
 
@@ -75,4 +182,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [FILL]:
         fill(sys.argv[2], int(sys.argv[3]))
     else:
-        run({"large": large})
+        run({"formats": formats, "formats-large": formats_large, "large": large})

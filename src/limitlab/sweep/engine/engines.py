@@ -2,6 +2,7 @@
 
 dask is imported only when processes are asked for. The scheduler of local processes lives in this one; the workers are
 programs of their own, so that a script needs no ``if __name__ == "__main__"``, and Ctrl-C reaches this process alone.
+They talk on the loopback only, and only to those who have the keys of the run.
 """
 
 import contextlib
@@ -13,24 +14,29 @@ import tempfile
 import threading
 import time
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from limitlab.errors import EngineError, InputError
 from limitlab.results.points import Point, families_of
+from limitlab.sweep.engine.keys import FILES, keys_in
 from limitlab.sweep.engine.tally import Tally
 from limitlab.sweep.engine.work import Budget, Chunk, Outcome, makers, packed, perform, perform_all, together
 from limitlab.sweep.job import Job
 from limitlab.sweep.storage.store import Store
+from limitlab.text import printable
 
-__all__ = ["cluster", "in_process", "on_cluster"]
+__all__ = ["Cluster", "cluster", "in_process", "on_cluster"]
 
 AHEAD = 3  # chunks handed out per worker thread: enough to keep it busy, few enough for any scheduler
 PATIENCE = 120.0  # seconds without any worker before a sweep gives up
 DEADLY = 3  # times that dask gives a point up (after four deaths each) before it is recorded as killed
 RESTARTS = 20  # of local workers whose program was killed
+STILLBORN = 3  # times that the program ends while there is no worker
+LAST_LINES, LAST_LETTERS = 12, 300  # of what the program said, in an error
 
 
 def in_process(job: Job, chunks: list[Chunk], store: Store | None, tally: Tally) -> Iterator[Outcome]:
@@ -58,55 +64,74 @@ def in_process(job: Job, chunks: list[Chunk], store: Store | None, tally: Tally)
     tally.running = 0
 
 
+class Cluster(NamedTuple):
+    """A dask client, and the local workers that were started for it, if any."""
+
+    client: Any
+    workers: "_LocalWorkers | None" = None
+
+
 @contextlib.contextmanager
-def cluster(workers: int | None, scheduler: Any) -> Iterator[Any]:
+def cluster(workers: int | None, scheduler: Any) -> Iterator[Cluster]:
     """A dask client: one that is open already, of a scheduler by its address or cluster, or of new local processes."""
     try:
+        import dask
         import distributed
     except ImportError as error:
         raise EngineError("Sweeps in several processes need dask. Install it: pip install distributed.") from error
     if scheduler is not None and not isinstance(scheduler, str):
         if isinstance(scheduler, distributed.Client):
-            yield scheduler
+            yield Cluster(scheduler)
             return
-        if not isinstance(address := getattr(scheduler, "scheduler_address", None), str):  # as a dask cluster has
+        if not isinstance(getattr(scheduler, "scheduler_address", None), str):  # as a dask cluster has
             raise InputError(f"sweep.scheduler must be an address, a dask client or a dask cluster; got {scheduler!r}.")
-        scheduler = address
+        with _quietly_closed(distributed.Client(scheduler)) as client:  # with the keys of its cluster
+            yield Cluster(client)
+        return
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said by the sweep itself
     with contextlib.ExitStack() as stack:
         if scheduler is not None:
             try:
                 client = stack.enter_context(_quietly_closed(distributed.Client(scheduler, timeout=20)))
-            except (OSError, TimeoutError, ValueError) as error:
+            except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+                keys = " It may want a certificate: give --tls-ca-file, --tls-cert and --tls-key."
                 raise EngineError(
                     f"No dask scheduler answers at {scheduler} ({type(error).__name__}). Start one with dask "
-                    "scheduler, and give the address that it prints, such as tcp://host:8786."
+                    "scheduler, and give the address that it prints, such as tls://host:8786."
+                    + (keys if "tls" in scheduler else "")
                 ) from error
-            yield client
+            yield Cluster(client)
             return
-        local = distributed.LocalCluster(
-            n_workers=0,
-            processes=True,
-            host="127.0.0.1",
-            scheduler_port=0,
-            dashboard_address="127.0.0.1:0",
-        )
-        stack.callback(_quietly, local.close, timeout=10)
-        client = stack.enter_context(_quietly_closed(distributed.Client(local)))
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="limitlab-", ignore_cleanup_errors=True))
-        stack.enter_context(_LocalWorkers(workers or 1, local.scheduler_address, scratch))
-        yield client
+        security = keys_in(scratch)
+        with dask.config.set({"distributed.scheduler.http.routes": []}):
+            local = distributed.LocalCluster(
+                n_workers=0,
+                processes=True,
+                host="127.0.0.1",
+                protocol="tls://",
+                security=security,
+                scheduler_port=0,
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+            )
+        stack.callback(_quietly, local.close, timeout=10)
+        client = stack.enter_context(_quietly_closed(distributed.Client(local, security=security)))
+        yield Cluster(client, stack.enter_context(_LocalWorkers(workers or 1, local.scheduler_address, scratch)))
 
 
 class _LocalWorkers:
     """A program that keeps workers for a scheduler on this machine, each with its share of the processors.
 
-    The program starts a worker again that was killed; a thread here starts the program again if that was.
+    The program starts a worker again that was killed; a thread here starts the program again if that was. It finds
+    modules as this program does, but not first in the current folder: what lies there is not run by its name.
     """
 
     def __init__(self, count: int, address: str, scratch: str):
         self._count, self._address, self._scratch, self._closing = count, address, scratch, threading.Event()
+        self._said: deque[str] = deque(maxlen=LAST_LINES)
+        self._ended = 0
         self._program = self._start()
 
     def __enter__(self) -> "_LocalWorkers":
@@ -127,7 +152,24 @@ class _LocalWorkers:
             self._program.wait()
             if self._closing.wait(0.5):
                 return
+            self._ended += 1
             self._program = self._start()
+
+    def check(self, threads: int) -> None:
+        """Raise if the program ends again and again before it has a worker: it is of no use to wait for one."""
+        if threads:
+            self._ended = 0
+        elif self._ended >= STILLBORN:
+            said = printable("\n".join(self._said) or "nothing")
+            raise EngineError(
+                f"The workers end as soon as they start, and say at last:\n{said}\nEverything stored is kept. Remove "
+                "the cause, and run again."
+            )
+
+    def _listen(self, program: subprocess.Popen) -> None:
+        with program.stderr or contextlib.nullcontext(()) as lines:
+            for line in lines:
+                self._said.append(line.decode("utf-8", "replace").rstrip()[:LAST_LETTERS])
 
     def _start(self) -> subprocess.Popen:
         share = max(1, (os.cpu_count() or 1) // self._count)
@@ -136,22 +178,52 @@ class _LocalWorkers:
             "NPROC": str(share),  # threads of XLA
             "OMP_NUM_THREADS": str(share),
             "OPENBLAS_NUM_THREADS": str(share),
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-            "DASK_LOGGING__DISTRIBUTED": "critical",
+            "PYTHONPATH": _own_paths(),
+            "DASK_LOGGING__DISTRIBUTED": "error",
+            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
         }
-        words = ["-m", "distributed.cli.dask_worker", self._address, "--nworkers", str(self._count), "--nthreads", "1"]
-        words += ["--memory-limit", "0", "--no-dashboard", "--death-timeout", "30", "--host", "127.0.0.1"]
-        words += ["--local-directory", self._scratch]
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen(
-            [sys.executable, *words], env=settings, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        own = Path(__file__).parents[2]
+        paths = [os.path.abspath(path) for path in sys.path]
+        program = PROGRAM.format(paths=paths, origin=str(own / "__init__.py"), root=str(own.parent))
+        words = ["-P", "-c", program, self._address, "--nworkers", str(self._count), "--nthreads", "1"]
+        words += ["--memory-limit", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        words += ["--death-timeout", "30", "--host", "127.0.0.1", "--local-directory", self._scratch]
+        cert, key = (os.path.join(self._scratch, name) for name in FILES)
+        words += ["--tls-ca-file", cert, "--tls-cert", cert, "--tls-key", key]
+        quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+        started = subprocess.Popen(
+            [sys.executable, *words], env=settings, stdin=quiet, stdout=quiet, stderr=pipe, start_new_session=True
         )
+        threading.Thread(target=self._listen, args=(started,), daemon=True).start()
+        return started
+
+
+# The worker of dask, with the folders of this program behind those that Python knows by itself.
+PROGRAM = """
+import importlib.util, sys
+sys.path += [path for path in {paths!r} if path not in sys.path]
+if getattr(importlib.util.find_spec("limitlab"), "origin", None) != {origin!r}:
+    sys.path.insert(0, {root!r})
+from distributed.cli.dask_worker import main
+main()
+"""
+
+
+def _own_paths() -> str:
+    """What the environment says of folders with modules, without the current folder, which an empty name means."""
+    said = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(os.path.abspath(path) for path in said if path and not _here(path))
+
+
+def _here(path: str) -> bool:
+    return os.path.realpath(path) == os.path.realpath(os.curdir)
 
 
 def on_cluster(
-    job: Job, chunks: list[Chunk], store: Store | None, tally: Tally, budget: Budget, client: Any
+    job: Job, chunks: list[Chunk], store: Store | None, tally: Tally, budget: Budget, where: Cluster
 ) -> Iterator[Outcome]:
     """On the workers of a dask client, the costly chunks first, a few ahead of every worker."""
+    client = where.client
     place = None if store is None else (str(store.path), store.id)
     data, asking = packed(job), makers()
     waiting, running, quiet_since = list(reversed(chunks)), {}, time.monotonic()
@@ -159,6 +231,8 @@ def on_cluster(
     while waiting or running:
         threads = _threads(client)
         quiet_since = time.monotonic() if threads else quiet_since
+        if where.workers is not None:
+            where.workers.check(threads)
         if not threads and time.monotonic() - quiet_since > PATIENCE:
             raise _no_workers()
         while waiting and len(running) < AHEAD * max(threads, 1):

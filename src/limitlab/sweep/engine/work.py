@@ -1,6 +1,8 @@
 """What a process does with points that it is given: compute, keep, and mind its memory and time."""
 
+import contextlib
 import dataclasses
+import faulthandler
 import functools
 import os
 import socket
@@ -27,12 +29,12 @@ __all__ = ["Budget", "Chunk", "Outcome", "Together", "makers", "packed", "perfor
 
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 LOOK = 0.05  # seconds between two looks at the clock and the memory
+GRACE = 1.0  # seconds after which a point that does not let Python look is ended all the same
 # Threads of a worker take turns: one point has all processors anyway, warnings are caught for the whole process, and
 # factorisations of many matrices in two threads can wait for each other for ever (each holds a thread of XLA's pool).
 _turn = threading.Lock()
 MAKERS = ("limitlab", "jax", "jaxlib")
 OVER_BUDGET = 77  # exit code of a process that ended itself
-_stores: dict[tuple[str, str], Store] = {}  # the store of a worker, by its place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +158,10 @@ def _perform(
             continue
         began = time.perf_counter()
         problem, keywords = task.asked or ((job.problem, {}) if task.refused else job.ask(task.here))
+        if store is not None and budget is not None and (where := store.overran(task.key)) is not None:
+            _record_overrun(job, task, problem, store, budget, where)
+            yield Outcome(task.index, None)
+            continue
         if ready.points is not None:
             point, seconds = ready.points[number], ready.seconds / len(todo)
         else:
@@ -238,12 +244,16 @@ def _seen(place: tuple[str, str] | None) -> Store | None:
     if place is None or not (Path(place[0]) / MARKER).exists():
         return None
     try:
-        if place not in _stores or _stores[place].gone():
-            _stores.clear()
-            _stores[place] = Store(place[0], create=False)
-        return _stores[place] if _stores[place].id == place[1] else None
+        if _store_at(place).gone():
+            _store_at.cache_clear()
+        return _store_at(place) if _store_at(place).id == place[1] else None
     except LimitlabError:
         return None
+
+
+@functools.lru_cache(maxsize=1)
+def _store_at(place: tuple[str, str]) -> Store:
+    return Store(place[0], create=False)
 
 
 class Together(NamedTuple):
@@ -275,18 +285,25 @@ class _Watch:
     """Ends this process when a point takes more time or memory than it may, after writing down that it did.
 
     Compiled code cannot be interrupted from inside, so the process goes; another takes its place and finds the point
-    already recorded.
+    already recorded. Code that keeps Python's lock (a long regular expression, an extension) does not even let the
+    thread of this object look at the clock: then the system's own clock ends the process, which has no time to record
+    anything but where it was, in a file that the next process finds.
     """
 
     def __init__(self, job: Job, task: Task, problem: Problem, store: Store | None, budget: Budget):
         self._job, self._task, self._problem, self._store, self._budget = job, task, problem, store, budget
-        self._done = threading.Event()
+        self._done, self._stack = threading.Event(), contextlib.ExitStack()
 
     def __enter__(self) -> None:
         if self._budget:
             threading.Thread(target=self._look, daemon=True).start()
+        if self._budget.seconds is not None and self._store is not None:
+            note = self._stack.enter_context(self._store.overrun_noted(self._task.key))
+            faulthandler.dump_traceback_later(self._budget.seconds + GRACE, exit=True, file=note)
+            self._stack.callback(faulthandler.cancel_dump_traceback_later)
 
     def __exit__(self, *_: Any) -> None:
+        self._stack.close()
         self._done.set()
 
     def _look(self) -> None:
@@ -307,6 +324,15 @@ class _Watch:
                 self._store.write(self._task.key, stamped(self._job, self._task, self._problem, point, took))
         finally:
             os._exit(OVER_BUDGET)
+
+
+def _record_overrun(job: Job, task: Task, problem: Problem, store: Store, budget: Budget, where: str) -> None:
+    """Record a point with which a process was ended by the system's clock."""
+    took = budget.seconds or 0.0
+    words = f"took more than the {took:g} seconds of its budget without letting Python look at the clock{where}"
+    point = Point(reason=f"OverBudget: {words}. Raise the budget and retry.", failure="out_of_time")
+    store.write(task.key, stamped(job, task, problem, point, took))
+    store.forget_overrun(task.key)
 
 
 def _resident() -> float:

@@ -1,72 +1,22 @@
-"""A store looked through: every point checked, damaged ones put aside, segments joined."""
+"""The segments of a store joined into few."""
 
 import contextlib
 import os
 import re
 import secrets
 import socket
-import stat
 from collections.abc import Callable, Collection
 
 from limitlab.errors import ResultFileError
 from limitlab.files import unwritable
-from limitlab.sweep.storage.folder import KEPT, put, shown
-from limitlab.sweep.storage.records import FULL, MAGIC, POINT, VOID, VOIDED, frame, is_segment
+from limitlab.sweep.storage.folder import KEPT, put
+from limitlab.sweep.storage.records import FULL, MAGIC, POINT, VOID, VOIDED, frame
 from limitlab.sweep.storage.segments import locked
-from limitlab.sweep.storage.store import Fault, Store
+from limitlab.sweep.storage.store import Store
 
-__all__ = ["pack", "verify"]
+__all__ = ["pack"]
 
 Told = Callable[[int, int, str], None] | None
-OLD_FOLDER = re.compile(r"[0-9a-f]{2}")  # of stores with a file for each point
-
-
-def verify(store: Store, progress: Told = None) -> tuple[int, list[Fault]]:
-    """See `Store.verify`."""
-    segments, points, bad, good = store.segments, store.folder("points"), [], set()
-    for name in points.names():
-        about = points.about(name)
-        if about is None or (is_segment(name) and stat.S_ISREG(about.st_mode)):
-            continue
-        if not (OLD_FOLDER.fullmatch(name) and stat.S_ISDIR(about.st_mode)):
-            words = f"{shown(points.path / name)} is not a segment of this store: its name or its kind is not one's."
-            bad.append(store.quarantine(points, name, words))
-    segments.refresh()
-    total, done = len(segments), 0
-    for name in segments.names():
-        try:
-            for found in segments.pieces(name):
-                if segments.voided(name, found.place):
-                    continue
-                if found.kind == 0:
-                    key = found.key.hex()
-                    words = str(store.judged(found, key)) if key else f"{found.fault}."
-                    bad.append(store.aside(name, found.place, found.length, key or "bytes", words))
-                elif found.kind == POINT:
-                    judged = store.judged(found, found.key.hex())
-                    if isinstance(judged, str):
-                        bad.append(store.aside(name, found.place, found.length, found.key.hex(), judged))
-                    else:
-                        good.add(found.key)
-                    done += 1
-                    if progress is not None:
-                        progress(min(done, total), total, "verify")
-            rest = segments.cut(name)
-            if rest:
-                path = points.path / name
-                words = f"{shown(path)} ended with bytes that are no record; they were cut off."
-                bad.append(Fault(path, words, store.noted(f"{name}.tail", path, words, rest)))
-        except FileNotFoundError:  # joined with others meanwhile
-            continue
-        except ResultFileError:
-            raise
-        except ValueError as error:  # not a segment at all
-            bad.append(store.quarantine(points, name, f"{error}."))
-        except OSError as error:
-            where = shown(points.path / name)
-            raise ResultFileError(f"{where} cannot be read: {error.strerror}. Check its permissions.") from error
-    segments.save()
-    return len(good), bad
 
 
 def pack(store: Store, drop: Collection[str] = (), progress: Told = None) -> tuple[int, int, int]:

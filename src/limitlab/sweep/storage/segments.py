@@ -453,7 +453,15 @@ class Segments:
             segment = self._segments.get(name)
             if segment is None or segment is self._own:
                 return b""
-            file = self.folder.open(name, os.O_RDWR)
+            there = self.folder.about(name)
+            if there is None or there.st_size <= segment.end:
+                return b""
+            try:
+                file = self.folder.open(name, os.O_RDWR)
+            except OSError as error:
+                if error.errno in (errno.EROFS, errno.EACCES):  # it may only be read, and the tail is not
+                    return b""
+                raise
             try:
                 about = os.fstat(file)
                 if about.st_nlink != 1 or about.st_size <= segment.end or not locked(file):

@@ -14,8 +14,10 @@
 import contextlib
 import json
 import os
+import re
 import secrets
 import socket
+import stat
 import threading
 import time
 import warnings
@@ -43,6 +45,7 @@ MAX_MARKER = 4096  # bytes of the file that says that this is a store
 MAX_RECORD = 1 << 25  # of a record of a sweep or a run
 MAX_KEYS = 1 << 28  # of a list of points: 8 million
 MAX_NOTE = 1 << 16  # of a note in quarantine
+OLD_FOLDER = re.compile(r"[0-9a-f]{2}")  # of stores with a file for each point
 
 
 def _exists(file: Path) -> bool:
@@ -262,6 +265,36 @@ class Store:
         """Whether another process that is alive computes this point."""
         return self._segments.claimed(bytes.fromhex(key))
 
+    @contextlib.contextmanager
+    def overrun_noted(self, key: str) -> Iterator[int]:
+        """A file for the last words of a process that is ended with this point; it goes if the process is not."""
+        parts = self.folder("parts")
+        parts.make()
+        self.forget_overrun(key)
+        note = parts.open(f"over-{key}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            yield note
+        finally:
+            os.close(note)
+            self.forget_overrun(key)
+
+    def overran(self, key: str) -> str | None:
+        """Where a process was when it was ended with this point, in words; None if none was."""
+        try:
+            said = self.folder("parts").read(f"over-{key}", MAX_NOTE).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return None
+        if not said.startswith("Timeout ("):  # it still runs, or was killed by somebody else
+            return None
+        own = next((thread for thread in said.split("\n\n") if " in visit\n" in thread), "")  # that computed the point
+        last = re.search(r'File "[^"]*", line (\d+) in (\S+)', own)  # the most recent call comes first
+        return f" (in {printable(last[2])}, line {last[1]})" if last else ""
+
+    def forget_overrun(self, key: str) -> None:
+        """Take the last words away."""
+        with contextlib.suppress(OSError):
+            self.folder("parts").remove(f"over-{key}")
+
     def length(self, key: str) -> int:
         """The bytes that a point takes."""
         return self._segments.length(bytes.fromhex(key))
@@ -365,9 +398,52 @@ class Store:
 
         Returns how many points are good, and what was put aside. The index is made again.
         """
-        from limitlab.sweep.storage.pack import verify
-
-        return verify(self, progress)
+        segments, points, bad, good = self._segments, self.folder("points"), [], set()
+        for name in points.names():
+            about = points.about(name)
+            if about is None or (is_segment(name) and stat.S_ISREG(about.st_mode)):
+                continue
+            if not (OLD_FOLDER.fullmatch(name) and stat.S_ISDIR(about.st_mode)):
+                words = (
+                    f"{shown(points.path / name)} is not a segment of this store: its name or its kind is not one's."
+                )
+                bad.append(self.quarantine(points, name, words))
+        segments.refresh()
+        total, done = len(segments), 0
+        for name in segments.names():
+            try:
+                for found in segments.pieces(name):
+                    if segments.voided(name, found.place):
+                        continue
+                    if found.kind == 0:
+                        key = found.key.hex()
+                        words = str(self.judged(found, key)) if key else f"{found.fault}."
+                        bad.append(self.aside(name, found.place, found.length, key or "bytes", words))
+                    elif found.kind == POINT:
+                        judged = self.judged(found, found.key.hex())
+                        if isinstance(judged, str):
+                            bad.append(self.aside(name, found.place, found.length, found.key.hex(), judged))
+                        else:
+                            good.add(found.key)
+                        done += 1
+                        if progress is not None:
+                            progress(min(done, total), total, "verify")
+                rest = segments.cut(name)
+                if rest:
+                    path = points.path / name
+                    words = f"{shown(path)} ended with bytes that are no record; they were cut off."
+                    bad.append(Fault(path, words, self.noted(f"{name}.tail", path, words, rest)))
+            except FileNotFoundError:  # joined with others meanwhile
+                continue
+            except ResultFileError:
+                raise
+            except ValueError as error:  # not a segment at all
+                bad.append(self.quarantine(points, name, f"{error}."))
+            except OSError as error:
+                where = shown(points.path / name)
+                raise ResultFileError(f"{where} cannot be read: {error.strerror}. Check its permissions.") from error
+        segments.save()
+        return len(good), bad
 
     def parts(self) -> list[str]:
         """Names of files that a killed process left half written: of dead processes of this machine, and old ones."""
