@@ -63,8 +63,10 @@ def _value(value: Any, hint: Any, path: str) -> Any:
         return _worded(value, path, *_WORDED[hint])
     if isinstance(hint, type) and issubclass(hint, eqx.Module):
         return _part(value, hint, path)
-    if hint is np.ndarray:
+    if hint is np.ndarray or (hint is Any and isinstance(value, (list, tuple, np.ndarray))):
         return _array(value, path)
+    if hint is Any:  # a number, or a matrix
+        return _number(value, path)
     if hint is float:
         return _number(value, path)
     wanted = {bool: "true or false", int: "a whole number", str: "a text in quotes"}.get(
@@ -117,9 +119,8 @@ def _worded(value: Any, path: str, made: Callable[[str], Any], kind: str, exampl
     if isinstance(value, dict):
         _check_ours(value.get("kind"), path, f"use a named {kind} such as {example}")
     if not isinstance(value, str):
-        raise SpecError(
-            f"{path} must be the name of {'an' if kind[0] == 'a' else 'a'} {kind}, such as {example}; got {show(value)}."
-        )
+        a = "an" if kind[0] == "a" else "a"
+        raise SpecError(f"{path} must be the name of {a} {kind}, such as {example}; got {show(value)}.")
     try:
         return made(value)
     except InputError as error:

@@ -47,7 +47,7 @@ class Majority(_Named):
 
     @property
     def expected(self):
-        return Majority()
+        return Majority("zero") if self.ties == "coin" else self
 
     def settled(self, width, ties):
         if ties is not None:

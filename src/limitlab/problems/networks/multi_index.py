@@ -1,13 +1,11 @@
 """A few directions and a function of their fields."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 
 from limitlab.errors import InputError
@@ -16,6 +14,7 @@ from limitlab.numerics.trees import plain
 from limitlab.problems.base import AbstractTeacher
 from limitlab.problems.links import AbstractLink
 from limitlab.problems.links import link as as_link
+from limitlab.problems.links.labels import parity
 from limitlab.problems.priors import AbstractPrior, GaussianPrior
 
 __all__ = ["MultiIndex"]
@@ -89,7 +88,7 @@ class MultiIndex(AbstractTeacher):
 
     @property
     def parity(self):
-        return _parity(self.link.expected, self.width)
+        return parity(self.link.expected, self.width)
 
     def draw(self, key, d):
         """The directions (K, d)."""
@@ -108,11 +107,3 @@ class MultiIndex(AbstractTeacher):
 
     def directions(self, weights):
         return weights
-
-
-@lru_cache(maxsize=256)
-def _parity(link: AbstractLink, width: int) -> int:
-    z = np.random.default_rng(1).normal(size=(400, width))
-    there, back = link.on_host(z), link.on_host(-z)
-    near = 1e-12 * max(float(np.max(np.abs(there))), 1e-300)
-    return 1 if np.max(np.abs(there - back)) <= near else -1 if np.max(np.abs(there + back)) <= near else 0
