@@ -49,7 +49,8 @@ class MatrixBelief:
     """Estimates of several directions: what is told beside the overlap M (teacher, teacher_2)."""
 
     variables: ClassVar[dict[str, Variable]] = {
-        "M_eigenvalues": Variable((*RUN, "teacher"), "singular values of M, the largest first"),
+        "M_eigenvalues": Variable((*RUN, "teacher"), "eigenvalues of M in the limit, the largest first"),
+        "M_singular_values": Variable((*RUN, "teacher"), "singular values of M at finite size, the largest first"),
         "M_branch": Variable(("branch", "teacher", "teacher_2"), "M at every fixed point that was found"),
         "free_entropy_branch": Variable(("branch",), "free entropy at every fixed point that was found"),
         "M_fixed": Variable(("teacher", "teacher_2"), "M at the fixed point"),
