@@ -16,7 +16,7 @@ from limitlab.problems.problem import Problem
 from limitlab.problems.signs import unsigned
 from limitlab.spec import table_hash, to_dict
 from limitlab.states.committee import CommitteeView
-from limitlab.states.direction import Belief, TwoTimes
+from limitlab.states.direction import Belief, MatrixBelief, TwoTimes
 from limitlab.states.fourier import FourierView
 from limitlab.states.matrix import Retrieved
 from limitlab.states.overlaps import ByMode, Overlaps
@@ -65,6 +65,7 @@ RESERVED_DIMENSIONS: dict[str, str] = {
     "radius": "norm r of a unit's weights over sqrt(d), at which a density is seen",
     "block": "informative coordinates, and the others",
     "overlap": "overlap m at which a landscape is seen",
+    "branch": "a fixed point, by where the iteration to it began",
     "mode": "directions that share an eigenvalue of the inputs' covariance",
 }
 
@@ -86,7 +87,7 @@ DERIVED = ("clock", "target_terms", "unsigned")  # told by the parts of the prob
 # Every name is described in the class that it belongs to. Limits and questions lie above and refer to these, so that a
 # file is read alike whatever is loaded; what only one of them reports travels with the result (``declared``).
 VARIABLES: dict[str, Variable] = assembled(
-    CommitteeView, FourierView, RadiiView, UnitLaw, Retrieved, Belief, TwoTimes, ByMode, Criterion, Run
+    CommitteeView, FourierView, RadiiView, UnitLaw, Retrieved, Belief, MatrixBelief, TwoTimes, ByMode, Criterion, Run
 )
 
 COORDINATES = {

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from limitlab.states.view import RUN, AbstractView, Variable
 
-__all__ = ["Belief", "Direction", "TwoTimes"]
+__all__ = ["Belief", "Direction", "MatrixBelief", "TwoTimes"]
 
 
 class Direction:
@@ -42,6 +42,18 @@ class Belief(Direction):
         "V_fixed": Variable((), "posterior variance at the fixed point"),
         "mse_fixed": Variable((), "mean squared error on the weights at the fixed point"),
         "generalisation_error_fixed": Variable((), "error on a new label at the fixed point"),
+    }
+
+
+class MatrixBelief:
+    """Estimates of several directions: what is told beside the overlap M (teacher, teacher_2)."""
+
+    variables: ClassVar[dict[str, Variable]] = {
+        "M_eigenvalues": Variable((*RUN, "teacher"), "eigenvalues of M in the limit, the largest first"),
+        "M_singular_values": Variable((*RUN, "teacher"), "singular values of M at finite size, the largest first"),
+        "M_branch": Variable(("branch", "teacher", "teacher_2"), "M at every fixed point that was found"),
+        "free_entropy_branch": Variable(("branch",), "free entropy at every fixed point that was found"),
+        "M_fixed": Variable(("teacher", "teacher_2"), "M at the fixed point"),
     }
 
 

@@ -93,7 +93,7 @@ class Overlaps(eqx.Module):
 
     variables: ClassVar[dict[str, Variable]] = {
         "M": Variable(
-            (*RUN, "student", "particle", "teacher"),
+            (*RUN, "student", "particle", "teacher", "teacher_2"),
             "student-teacher overlap w_i C w*_r / d",
         ),
         "Q": Variable(

@@ -4,8 +4,10 @@ from typing import ClassVar
 
 import equinox as eqx
 
+from limitlab.algorithms.gamp.matrix import matrix_memory, run_matrix
 from limitlab.algorithms.gamp.trajectories import gamp_memory, run_gamp
 from limitlab.algorithms.settings.fixed_data import GLM
+from limitlab.algorithms.settings.multi_index import MultiGLM, several
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import plain
@@ -23,7 +25,9 @@ class GAMP(AbstractAlgorithm):
         A = -\alpha \langle \partial_\omega g \rangle, \quad B = A a + X^T g, \quad
         (a, v) \leftarrow (f_a, f_v)(A, B), \quad V = \langle v \rangle
 
-    with the posterior mean and variance f_a, f_v of the prior and the output function g_out of the channel.
+    with the posterior mean and variance f_a, f_v of the prior and the output function g_out of the channel. On a
+    `MultiIndex` teacher a has a column for every direction, and V and A are matrices (A = alpha <g g^T>); without a
+    start the columns begin small, random and different, since equal ones would stay equal.
 
     Parameters
     ----------
@@ -62,13 +66,17 @@ class GAMP(AbstractAlgorithm):
     def usual_limit(self, problem):
         return "StateEvolution"
 
-    def setting(self, problem, asked) -> GLM:
-        return GLM.to_simulate(problem, asked)
+    def setting(self, problem, asked) -> GLM | MultiGLM:
+        return MultiGLM.to_simulate(problem, asked) if several(problem) else GLM.to_simulate(problem, asked)
 
-    def memory(self, setting: GLM, asked: Request) -> Memory:
+    def memory(self, setting: GLM | MultiGLM, asked: Request) -> Memory:
+        if isinstance(setting, MultiGLM):
+            return matrix_memory(setting, self, asked)
         return gamp_memory(setting, self, asked)
 
-    def run(self, setting: GLM, asked: Request) -> Seen:
+    def run(self, setting: GLM | MultiGLM, asked: Request) -> Seen:
+        if isinstance(setting, MultiGLM):
+            return run_matrix(setting, self, asked)
         return run_gamp(setting, self, asked)
 
     def fit(self, X, y, *, prior, channel, start=None, seed: int = 0):

@@ -8,17 +8,20 @@ import jax
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import GLM, at_ratio
+from limitlab.algorithms.settings.multi_index import MultiGLM, several
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import FixedPoint, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.multi.report import bayes_matrix, check_bins, matrix_setting
 from limitlab.numerics.machine import relieve
 from limitlab.numerics.shapes import filled
-from limitlab.numerics.trees import traced
+from limitlab.numerics.trees import plain, traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
-from limitlab.states.direction import Belief
+from limitlab.states.direction import Belief, MatrixBelief
+from limitlab.states.overlaps import Overlaps
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
 
@@ -65,27 +68,49 @@ class BayesOptimal(AbstractLimit):
     is iterated, and the one of largest free entropy is chosen. Perfect recovery from noiseless labels is a fixed point
     of its own (free entropy plus infinity for continuous labels).
 
-    Needs Gaussian inputs, a `SingleIndex` teacher and a sample ratio. Gives ``m``, ``V`` = ``mse`` (per weight; of the
-    symmetry-broken state for channels that lose the sign), ``m_hat``, ``free_entropy``, ``label_mse`` and
-    ``generalisation_error``: the least probability of a wrong label for binary labels, else the same as ``label_mse``.
+    Of a `MultiIndex` teacher with K directions the overlap is a matrix, f = sup_M inf_A Phi_w(A) + alpha Phi_out(M) -
+    tr(MA)/2, and fixed points are found by iteration: from nothing, from there by a push, and from the truth. The
+    result has ``M`` (teacher, teacher_2) of the largest free entropy, all of them as ``M_branch``, and says in ``rule``
+    (exact, hermite, sobol; trapezoid for K = 1) and ``quadrature_error`` how E gg^T was computed. K is at most 3, or
+    any for ``"sign_sum"`` and ``"majority"`` whose units are alike.
+
+    Needs Gaussian inputs, a `SingleIndex` or `MultiIndex` teacher and a sample ratio. Of one direction it gives ``m``,
+    ``V`` = ``mse`` (per weight; of the symmetry-broken state for channels that lose the sign) and ``m_hat``; always
+    ``free_entropy``, ``label_mse`` and ``generalisation_error``: the least probability of a wrong label for binary
+    labels, else the same as ``label_mse``.
+
+    Parameters
+    ----------
+    bins
+        Of a `MultiIndex` whose noiseless labels are real numbers: how many bins of equal probability stand for them.
+        More bins tell more.
     """
 
+    bins: int | None = eqx.field(static=True, converter=plain, default=None)
+
     reference: ClassVar[str] = "barbier2019optimal"
+    matrix_reference: ClassVar[str] = "aubin2018committee"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
-    variables: ClassVar[dict[str, Variable]] = assembled(Belief, Run)
+    variables: ClassVar[dict[str, Variable]] = {**assembled(Belief, MatrixBelief, Run), "M": Overlaps.variables["M"]}
     axis: ClassVar[str] = ""
 
-    def setting(self, problem: Problem, asked: Asked) -> GLM:
-        return GLM.of(problem, asked)
+    def __check_init__(self):
+        check_bins("BayesOptimal", self.bins)
 
-    def solve(self, setting: GLM, times: np.ndarray | None = None):
+    def setting(self, problem: Problem, asked: Asked) -> GLM | MultiGLM:
+        return matrix_setting(problem, asked, self.bins) if several(problem) else GLM.of(problem, asked)
+
+    def solve(self, setting: GLM | MultiGLM, times: np.ndarray | None = None):
+        if isinstance(setting, MultiGLM):
+            return bayes_matrix(setting, self.bins, "BayesOptimal", self.matrix_reference)
         return self._dataset(setting.problem, setting, np.array([setting.ratio])).isel(sample_ratio=0, drop=True)
 
     def curve(self, problem: Problem, alphas: Any):
-        """The same at many sample ratios in one go, along a dimension ``sample_ratio``."""
+        """The same at many sample ratios in one go, along a dimension ``sample_ratio``; one direction only."""
         relieve()
         alphas = positive_list("BayesOptimal.curve", "alphas", alphas, strict=True)
-        return self._dataset(problem, self.setting(at_ratio(problem, alphas[0]), Asked("BayesOptimal")), alphas)
+        setting = self.setting(at_ratio(problem, alphas[0]), Asked("BayesOptimal"))
+        return None if isinstance(setting, MultiGLM) else self._dataset(problem, setting, alphas)
 
     def _dataset(self, problem: Problem, setting: GLM, alphas: np.ndarray):
         states: list[FixedPoint] = bayes_states(curve(setting.prior, setting.channel), alphas)

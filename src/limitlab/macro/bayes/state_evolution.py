@@ -9,10 +9,12 @@ import numpy as np
 
 from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.settings.fixed_data import GLM
+from limitlab.algorithms.settings.multi_index import MultiGLM, several
 from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable_states
 from limitlab.macro.limit import AbstractLimit
+from limitlab.macro.multi.report import check_bins, evolved_matrix, matrix_setting
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.shapes import along_rows, places
@@ -24,7 +26,8 @@ from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts.base import AbstractStart, Order
 from limitlab.results.schema import dataset
-from limitlab.states.direction import Belief
+from limitlab.states.direction import Belief, MatrixBelief
+from limitlab.states.overlaps import Overlaps
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
 
@@ -32,6 +35,7 @@ __all__ = ["Order", "StateEvolution", "evolve", "matched_step", "mismatched_step
 
 WEAK = 1e-6
 INFORMED = 1 - 1e-9
+WELL_INFORMED = 0.99  # of several directions: sharper posteriors are beyond the grid
 A_FLOOR = 1e-10
 PERFECT = 1e-12  # of V: recovery is perfect
 MAX_ITERATIONS = 5000
@@ -129,20 +133,26 @@ class StateEvolution(AbstractLimit):
     start
         "uninformed": what the problem's own start says, or the prior mean (m = 0) if it has none. "weak": an overlap
         of 1e-6 rho, "informed": all but 1e-9 of the truth. A number in [0, 1]: that share m/rho.
+        Of a `MultiIndex` teacher the overlap is a matrix: that of an `InformedStart`, or 0 (from where alike units
+        never specialise); "weak" is 1e-6 and different for every direction, a number that share of the identity.
     iterations
         None: as many as the problem's `GAMP` makes, else 50.
     d
         For a `RandomStart`: the dimension, at which its overlap with the teacher is scale sqrt(rho/d) (in the limit it
-        is 0, from where an even channel never leaves).
+        is 0, from where an even channel never leaves). One direction only.
+    bins
+        As for `BayesOptimal`.
     """
 
     start: str | float = eqx.field(static=True, converter=plain, default="uninformed")
     iterations: int | None = eqx.field(static=True, converter=plain, default=None)
     d: float | None = None
+    bins: int | None = eqx.field(static=True, converter=plain, default=None)
 
     reference: ClassVar[str] = "rangan2011generalized"
+    matrix_reference: ClassVar[str] = "aubin2018committee"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
-    variables: ClassVar[dict[str, Variable]] = assembled(Belief, Run)
+    variables: ClassVar[dict[str, Variable]] = {**assembled(Belief, MatrixBelief, Run), "M": Overlaps.variables["M"]}
     axis: ClassVar[str] = "iteration"
 
     def __check_init__(self):
@@ -158,17 +168,19 @@ class StateEvolution(AbstractLimit):
             check_integer("StateEvolution", "iterations", self.iterations, low=1, remedy="Ask for at least one.")
         if self.d is not None:
             check_number("StateEvolution", "d", self.d, low=1, remedy="It is the dimension of a random start.")
+        check_bins("StateEvolution", self.bins)
 
     def setting(self, problem: Problem, asked: Asked) -> "MessagePassing":
-        return MessagePassing.of(problem, asked, own_start=self.start == "uninformed")
+        return MessagePassing.of(problem, asked, self.start == "uninformed", self.bins)
 
     def memory(self, setting: "MessagePassing", times: np.ndarray | None) -> Memory:
         count = self.iterations or setting.iterations
-        return Memory(8 * 40 * count, f"It keeps {count} iterations. Use fewer iterations.")
+        K = setting.glm.teacher.units
+        return Memory(8 * (40 + 2 * K * K) * count, f"It keeps {count} iterations. Use fewer iterations.")
 
-    def begin(self, setting: "MessagePassing") -> Order:
+    def begin(self, glm: GLM, setting: "MessagePassing") -> Order:
         """Where the iteration starts."""
-        rho, share = setting.glm.rho, self.start
+        rho, share = glm.rho, self.start
         if share == "uninformed":
             own = Order(0.0, 0.0, rho) if setting.start is None else setting.start.order(rho, self.d)
             if float(own.m) < 0:
@@ -181,15 +193,27 @@ class StateEvolution(AbstractLimit):
             own = Order(float(share) * rho, float(share) * rho, rest * rho)
         return Order(*(np.asarray(float(x)) for x in (own.m, own.q, max(own.V, V_FLOOR))))
 
+    def begin_matrix(self, setting: "MessagePassing") -> np.ndarray:
+        """The overlap of several directions where the iteration starts."""
+        K, share = setting.glm.teacher.units, self.start
+        if share == "uninformed":
+            return np.zeros((K, K)) if setting.start is None else np.asarray(setting.start.matrix_overlap(K))
+        if share == "weak":
+            return WEAK * np.diag(np.linspace(1.0, 0.5, K))
+        return (WELL_INFORMED if share == "informed" else float(share)) * np.eye(K)
+
     def solve(self, setting: "MessagePassing", times: np.ndarray | None = None):
-        problem, prior, channel, alpha = setting.glm.problem, setting.glm.prior, setting.glm.channel, setting.glm.ratio
-        rho = setting.glm.rho
-        start = self.begin(setting)
+        if isinstance(setting.glm, MultiGLM):
+            start, count = self.begin_matrix(setting), self.iterations or setting.iterations
+            return evolved_matrix(setting.glm, start, count, self.bins, "StateEvolution", self.matrix_reference)
+        glm = setting.glm
+        problem, prior, channel, alpha, rho = glm.problem, glm.prior, glm.channel, glm.ratio, glm.rho
+        start = self.begin(glm, setting)
         matched = bool(start.q == start.m)
         count = self.iterations or setting.iterations
         parts = traced(prior), traced(channel)
         path = evolve(*parts, alpha, start, count, matched)
-        end, status, attrs = _fixed(setting.glm, start, matched)
+        end, status, attrs = _fixed(glm, start, matched)
         if channel.even and float(start.m) == 0:
             at_random = setting.start is not None and setting.start.alone and setting.start.random
             attrs["note"] = STUCK + (STUCK_AT_RANDOM if at_random else "")
@@ -220,13 +244,13 @@ class StateEvolution(AbstractLimit):
 class MessagePassing(eqx.Module):
     """Undamped message passing on a generalised linear model."""
 
-    glm: GLM
+    glm: GLM | MultiGLM
     start: AbstractStart | None
     iterations: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, problem: Problem, asked: Asked, own_start: bool) -> Self:
-        glm = GLM.of(problem, asked)
+    def of(cls, problem: Problem, asked: Asked, own_start: bool, bins: int | None = None) -> Self:
+        glm = matrix_setting(problem, asked, bins) if several(problem) else GLM.of(problem, asked)
         rule = GAMP() if problem.algorithm is None else problem.algorithm
         if not isinstance(rule, GAMP):
             raise asked.error(

@@ -102,6 +102,14 @@ class AbstractStart(Part):
         """Means a (d,) and variances v (d,) of the weights before the first iteration of message passing."""
         raise InputError(f"{type(self).__name__} does not know an estimate of the weights. Use SpectralStart().")
 
+    def matrix_overlap(self, K: int) -> np.ndarray:
+        """The overlap M (K, K) of `matrix_estimate` with K directions, in the limit."""
+        raise InputError(f"{type(self).__name__} does not know overlaps of several estimates. Use InformedStart(M).")
+
+    def matrix_estimate(self, key: jax.Array, directions: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Means a (d, K) and their covariance V (K, K) before the first iteration of message passing."""
+        raise InputError(f"{type(self).__name__} does not know several estimates. Use InformedStart(M).")
+
     def draw_second_layer(self, key: jax.Array, p: int) -> jax.Array:
         """One draw of the student's second layer."""
         return jnp.ones(p)

@@ -162,3 +162,11 @@ class RandomStart(AbstractStart):
         xi = jax.random.normal(key, (d,))
         xi = xi * jnp.sqrt(d / jnp.sum(jnp.square(xi))) if self.sphere else xi
         return self.scale * xi, jnp.full(d, rho)
+
+    def matrix_overlap(self, K):
+        return np.zeros((K, K))
+
+    def matrix_estimate(self, key, directions):
+        """Different columns a = scale * xi, V = I; use a small scale such as 0.01."""
+        K, d = directions.shape
+        return self.scale * jax.random.normal(key, (d, K)), jnp.eye(K)

@@ -1,0 +1,83 @@
+"""Teachers with several directions and a fixed data set, as message passing and the Bayes-optimal limits see them."""
+
+from typing import Self
+
+import equinox as eqx
+
+from limitlab.algorithms.checks import check_flat, check_no_features, check_normal
+from limitlab.problems.asked import Asked
+from limitlab.problems.channels import GaussianNoise
+from limitlab.problems.links.labels import real_valued
+from limitlab.problems.networks import MultiIndex
+from limitlab.problems.priors import RademacherPrior
+from limitlab.problems.problem import Problem
+from limitlab.problems.starts import AbstractStart
+
+__all__ = ["MultiGLM", "several"]
+
+
+def several(problem: Problem) -> bool:
+    """Whether the teacher has a link of several directions: `MultiGLM` is its setting."""
+    return isinstance(problem.teacher, MultiIndex)
+
+
+class MultiGLM(eqx.Module):
+    """A multi-index teacher, additive noise on its link, and n = alpha d samples."""
+
+    problem: Problem
+    teacher: MultiIndex
+    ratio: float
+    variance: float
+
+    @property
+    def start(self) -> AbstractStart | None:
+        return self.problem.start
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether weights are Gaussian; else they are +-1."""
+        return self.teacher.prior.gaussian
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked) -> Self:
+        check_normal(problem, asked)
+        return cls._parsed(problem, asked)
+
+    @classmethod
+    def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
+        check_flat(problem, asked)
+        return cls._parsed(problem, asked)
+
+    @classmethod
+    def _parsed(cls, problem: Problem, asked: Asked) -> Self:
+        check_no_features(problem, asked)
+        needed = "a teacher MultiIndex(width, link)"
+        teacher = asked.part(problem.teacher, MultiIndex, needed, 'Use teacher=MultiIndex(2, "sign_sum"), say.')
+        channel = asked.part(
+            problem.channel,
+            GaussianNoise,
+            "additive noise on the value of the link (Problem.channel=GaussianNoise(variance))",
+            "Write what else happens to the label into the link, such as sign(...).",
+        )
+        if not teacher.prior.gaussian and not isinstance(teacher.prior, RademacherPrior):
+            asked.refuse(
+                "weights with a GaussianPrior() or a RademacherPrior()",
+                teacher.prior,
+                "Only these are known in matrix form.",
+            )
+        if problem.sample_ratio is None:
+            asked.refuse(
+                "a fixed data set (Problem.sample_ratio = n/d)",
+                "sample_ratio=None, which means a fresh sample at every step",
+                "Set sample_ratio=3.0, say.",
+            )
+        return cls(problem, teacher, float(problem.sample_ratio), float(channel.variance))
+
+    def check_labels(self, asked: Asked, bins: int | None, remedy: str) -> None:
+        """Refuse real labels without noise, unless they are put in bins."""
+        if self.variance == 0 and bins is None and real_valued(self.teacher.link, self.teacher.width):
+            asked.refuse(
+                "labels with noise, or a few values",
+                f"link={self.teacher.link!r}, whose noiseless value is a real number",
+                remedy,
+            )

@@ -1,0 +1,1 @@
+"""Bayes-optimal learning and message passing of teachers with several directions."""

@@ -1,0 +1,201 @@
+r"""What labels tell about K fields at an overlap matrix M.
+
+.. math:: Z(y, w, V) = E_{z \sim N(w, V)} P(y|z), \quad g = \nabla_w \log Z, \qquad
+          E[g g^T], \quad \Phi_{out} = E \log Z, \qquad w \sim N(0, M), \; y \sim Z, \; V = I - M
+
+The outer average is a trapezoidal rule in the eigenvectors of M, of dimension rank(M); two interlaced grids give its
+error. Z and its gradient are exact for labels made of one to three signs, and else sums over nodes: Gauss-Hermite where
+that converges (one field: the trapezoidal rule), two independent scramblings of Sobol points where it does not (squares
+of noisy averages would be biased, so that a square is the product of the two).
+"""
+
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from limitlab.numerics.gauss.rules import sobol_points
+from limitlab.numerics.quadrants import SIGNS, sectors
+from limitlab.problems.links import AbstractLink
+from limitlab.problems.links.labels import Labels, labels_of, parity, sign_only
+
+__all__ = ["FieldLaw", "Information", "evidence", "field_law", "information", "root", "sobol_rule", "surest"]
+
+TINY = 1e-13  # of Z: a difference of probabilities is right to 1e-16, and below this the ratio is noise
+RANK = 1e-12  # of an eigenvalue of M
+REACH = {1: 7.0, 2: 6.2, 3: 5.0}  # of the outer grid
+STEP = {1: 0.1, 2: 0.4, 3: 0.9}
+SHARP = {1: 0.15, 2: 0.4, 3: 0.8}  # steps per width of the posterior, where that is narrow
+MOST = {1: 4000, 2: 500, 3: 20}  # points of an axis
+BLOCK = 2_000_000  # numbers held at once
+FINE = {1: 4, 2: 3, 3: 1}  # times shorter steps where there is a kink
+HERMITE = {1: (400, 800, 1600), 2: (16, 24, 32, 48), 3: (8, 12, 16)}
+SOBOL = {1: 2**12, 2: 2**12, 3: 2**12}
+GOOD = 2e-5  # a change of E gg^T under more nodes that is as good as none
+
+
+class Rule(NamedTuple):
+    """Nodes u (N, K) and probabilities (N,) of normal fields; two sets of them if they are random."""
+
+    name: str
+    sets: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+
+class FieldLaw(NamedTuple):
+    """A link of K fields, its labels, and how Z is computed: sign patterns P(y|pattern) (L, S), or nodes.
+
+    ``mirrored``: turning all fields around turns the label around or leaves it, so that half of the outer grid does.
+    """
+
+    link: AbstractLink
+    width: int
+    labels: Labels
+    patterns: np.ndarray | None
+    rule: Rule
+    mirrored: bool
+
+
+class Information(NamedTuple):
+    """E gg^T (K, K), E log Z, and the mean square of the predicted label."""
+
+    gg: np.ndarray
+    phi: float
+    predicted: float
+
+
+def field_law(link: AbstractLink, width: int, variance: float, bins: int | None = None) -> FieldLaw:
+    """The law of labels, and the best rule that is known for it (kept: asking again costs nothing)."""
+    return _field_law(link, width, float(variance), bins)
+
+
+@functools.lru_cache(maxsize=64)
+def _field_law(link: AbstractLink, width: int, variance: float, bins: int | None) -> FieldLaw:
+    labels, mean = labels_of(link, width, variance, bins), link.expected
+    mirrored = labels.kind != "binned" and parity(mean, width) != 0
+    if width in SIGNS and all(sign_only(mean, width)):
+        patterns = labels.likelihood(mean.on_host(SIGNS[width])).T
+        return FieldLaw(mean, width, labels, patterns, Rule("exact", ()), mirrored)
+    probe = 0.4 * np.eye(width) + 0.08 * (np.ones((width, width)) - np.eye(width))
+    before = None
+    for count in HERMITE[width] if labels.kind == "noisy" else ():
+        law = FieldLaw(mean, width, labels, None, _hermite(width, count), mirrored)
+        now = information(law, probe).gg
+        if before is not None and np.max(np.abs(now - before)) < GOOD * max(1.0, float(np.max(np.abs(now)))):
+            return law
+        before = now
+    return FieldLaw(mean, width, labels, None, sobol_rule(width, 0), mirrored)
+
+
+def _hermite(width: int, count: int) -> Rule:
+    if width == 1:
+        x = np.linspace(-8.0, 8.0, count)
+        p = np.exp(-(x**2) / 2)
+        return Rule("trapezoid", ((x[:, None], p / p.sum()),))
+    x, p = np.polynomial.hermite_e.hermegauss(count)
+    p = p / p.sum()
+    keep = p > 1e-16
+    x, p = x[keep], p[keep]
+    u = np.array(list(itertools.product(x, repeat=width)))
+    weight = np.prod(np.array(list(itertools.product(p, repeat=width))), axis=1)
+    few = weight > 1e-14
+    return Rule("hermite", ((u[few], weight[few] / weight[few].sum()),))
+
+
+def sobol_rule(width: int, seed: int) -> Rule:
+    """Two independent sets of Sobol points, the mirror images with them, whitened."""
+    from scipy.special import ndtri
+
+    sets = []
+    for rng in np.random.default_rng(seed).spawn(2):
+        half = ndtri(sobol_points(width, SOBOL[width] // 2, rng))
+        u = np.concatenate([half, -half])
+        values, vectors = np.linalg.eigh(u.T @ u / len(u))
+        sets.append((u @ (vectors / np.sqrt(values)) @ vectors.T, np.full(len(u), 1 / len(u))))
+    return Rule("sobol", tuple(sets))
+
+
+def root(V: np.ndarray, power: float = 0.5) -> np.ndarray:
+    """A power of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(V)
+    return (vectors * np.maximum(values, 1e-14) ** power) @ vectors.T
+
+
+def outer(M: np.ndarray, shift: float, half: bool = False, finer: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes w (n, K) and probabilities of N(0, M); ``shift`` moves the grid by that share of its step.
+
+    ``half``: a point stands for its mirror image as well; ``finer``: steps are so many times shorter.
+    """
+    values, vectors = np.linalg.eigh(M)
+    kept = [i for i in range(len(values)) if values[i] > RANK]
+    if not kept:
+        return np.zeros((1, len(M))), np.ones(1)
+    rank = len(kept)
+    axes = []
+    for i in kept:
+        width = np.sqrt(max(1 - values[i], 1e-9) / values[i])
+        step = max(min(STEP[rank], SHARP[rank] * width), 2 * REACH[rank] / MOST[rank])
+        step = step / finer
+        count = int(np.ceil(REACH[rank] / step))
+        axes.append((np.arange(-count, count + 1) + shift) * step)
+    u = np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")], axis=1)
+    size = np.sum(u**2, axis=1)
+    u = u[size < (REACH[rank] + 0.5) ** 2]
+    side = u @ np.array([1.0, 1e-4, 1e-8])[:rank]
+    u, side = (x[side >= 0] if half else x for x in (u, side))
+    p = np.exp(-np.sum(u**2, axis=1) / 2) * np.where(half & (side == 0), 0.5, 1.0)
+    return u @ (vectors[:, kept] * np.sqrt(values[kept])).T, p / p.sum()
+
+
+def information(law: FieldLaw, M: np.ndarray, shift: float = 0.0) -> Information:
+    """What labels tell at the overlap M, with one of the two outer grids (``shift`` 0 or 1/2)."""
+    w, p = outer(M, shift, law.mirrored)
+    V = np.eye(law.width) - M
+    total: Any = None
+    size = len(law.labels.y) * (40 if law.patterns is not None else len(law.rule.sets[0][0]) + 8)
+    for part in np.array_split(np.arange(len(w)), max(1, len(w) * size // BLOCK)):
+        now = _part(law, w[part], p[part], V)
+        total = now if total is None else [a + b for a, b in zip(total, now, strict=True)]
+    return Information(*total)
+
+
+def _part(law: FieldLaw, w: np.ndarray, p: np.ndarray, V: np.ndarray) -> list:
+    Z, slopes = evidence(law, w, V)
+    weight = p[:, None] * law.labels.weight
+    sound = Z > TINY
+    safe = np.where(sound, Z, 1.0)
+    ratio = np.where(sound, weight / safe, 0.0)
+    first, second = slopes[0], slopes[-1]
+    gg = np.einsum("nl,nla,nlb->ab", ratio, first, second, optimize=True)
+    phi = float(np.sum(weight * safe * np.log(safe)))
+    mean = Z @ (law.labels.weight * law.labels.y)
+    return [(gg + gg.T) / 2, phi, float(p @ mean**2)]
+
+
+def surest(law: FieldLaw, M: np.ndarray) -> float:
+    """E max_y Z, the probability that the best guess of a discrete label is right.
+
+    It has a kink where the guess changes, so that finer grids are extrapolated.
+    """
+    fine = FINE[max(1, int(np.sum(np.linalg.eigvalsh(M) > RANK)))]
+    values = []
+    for finer in (fine, 2 * fine):
+        w, p = outer(M, 0.0, law.mirrored, finer)
+        parts = np.array_split(np.arange(len(w)), max(1, len(w) // 20_000))
+        values.append(sum(p[k] @ np.max(evidence(law, w[k], np.eye(law.width) - M)[0], axis=1) for k in parts))
+    return float((4 * values[1] - values[0]) / 3)
+
+
+def evidence(law: FieldLaw, w: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Z (n, L) and its gradients (n, L, K): one, or two independent estimates of it."""
+    if law.patterns is not None:
+        at = sectors(w, V, np, curved=False)
+        return at.p @ law.patterns.T, [np.einsum("nsk,ls->nlk", at.dp, law.patterns, optimize=True)]
+    half, back = root(V), root(V, -0.5)
+    Z, slopes = np.zeros((len(w), len(law.labels.y))), []
+    for u, p in law.rule.sets:
+        P = law.labels.likelihood(law.link.on_host(w[:, None, :] + u @ half), axis=1)  # (n, L, N)
+        sums = P @ (p[:, None] * np.column_stack([np.ones(len(u)), u]))
+        Z = Z + sums[..., 0] / len(law.rule.sets)
+        slopes.append(sums[..., 1:] @ back)
+    return Z, slopes
