@@ -1,4 +1,4 @@
-"""When a learner counts as having found its teacher: two criteria, each with its words."""
+"""When a learner counts as having found its teacher: criteria, each with its words."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from limitlab.states.view import Variable
 
-__all__ = ["COSINE", "ERROR", "Criterion", "cosine", "first_below"]
+__all__ = ["COSINE", "ERROR", "OUTPUT", "Criterion", "cosine", "first_below"]
 
 
 class Criterion(NamedTuple):
@@ -38,6 +38,7 @@ COSINE = Criterion(
     "success_overlap", 0.99, "cosine between w and the teacher above 0.99, up to a sign, at any step up to the last"
 )
 ERROR = Criterion("success_error", 1e-2, "relative error |A - A*|^2/|A*|^2 of A = WW^T/m below 0.01 at an asked time")
+OUTPUT = Criterion("success_error", 1e-2, "relative error E (f - f*)^2/E f*^2 of outputs below 0.01 at an asked time")
 
 
 def cosine(w: jax.Array, teacher: jax.Array) -> jax.Array:

@@ -168,7 +168,7 @@ class Descent(_OneDirection):
 
     @classmethod
     def of(cls, problem: Problem, asked: Asked) -> Self:
-        return cls._parsed(problem, asked, problem.inputs.normal)
+        return cls._parsed(problem, asked, problem.inputs.normal, once=True)
 
     @classmethod
     def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
@@ -176,7 +176,7 @@ class Descent(_OneDirection):
         return cls._parsed(problem, asked, problem.inputs.normal or problem.inputs.signs)
 
     @classmethod
-    def _parsed(cls, problem: Problem, asked: Asked, spread: bool) -> Self:
+    def _parsed(cls, problem: Problem, asked: Asked, spread: bool, once: bool = False) -> Self:
         rule = asked.part(
             problem.algorithm,
             AbstractDescent,
@@ -184,6 +184,8 @@ class Descent(_OneDirection):
             "See limits(problem) for this rule.",
         )
         ratio = _ratio(problem, asked)
+        if once:
+            check_one_set(rule, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
@@ -303,7 +305,7 @@ class WideDescent(PhaseData):
             asked.refuse(needed, start, "Use this one.")
         needed = "Problem.algorithm=GradientDescent(learning_rate=..., spherical=False)"
         rule = asked.part(problem.algorithm, AbstractDescent, needed, "Set it.")
-        if rule.masked or rule.heat is not None:
+        if rule.masked or rule.heat is not None or rule.fresh:
             asked.refuse(needed, rule, "Set it.")
         if rule.spherical or float(rule.penalty) > 0:
             asked.refuse(
@@ -334,6 +336,16 @@ def _ratio(problem: Problem, asked: Asked, remedy: str = "Set sample_ratio=3.0, 
         came = "sample_ratio=None, which means a fresh sample at every step"
         asked.refuse("a fixed data set (Problem.sample_ratio = n/d)", came, remedy)
     return float(problem.sample_ratio)
+
+
+def check_one_set(rule: AbstractDescent, asked: Asked) -> None:
+    """Refuse new samples at every step."""
+    if rule.fresh:
+        asked.refuse(
+            "one data set that every step uses (fresh=False)",
+            f"{type(rule).__name__} with fresh=True",
+            "Simulate it, or use OnlineSGD with OverlapODE for one pass.",
+        )
 
 
 def _loss(problem: Problem, asked: Asked) -> AbstractLoss:
