@@ -108,6 +108,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.problems.losses import SquaredHingeLoss as SquaredHingeLoss
     from limitlab.problems.losses import SquareLoss as SquareLoss
     from limitlab.problems.networks import Committee as Committee
+    from limitlab.problems.networks import MultiIndex as MultiIndex
     from limitlab.problems.networks import RandomFeatures as RandomFeatures
     from limitlab.problems.networks import SingleIndex as SingleIndex
     from limitlab.problems.priors import AbstractPrior as AbstractPrior

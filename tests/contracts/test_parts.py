@@ -42,6 +42,8 @@ TEACHERS = [
     (ll.Committee(3, "relu", output_weights=[1.0, -1.0, 2.0]), ll.Gaussian()),
     (ll.SingleIndex(ll.LaplacePrior(0.5)), ll.Gaussian()),
     (ll.SparseTarget("z1 - 2*z1*z2"), ll.Hypercube()),
+    (ll.MultiIndex(3, "z1^2 + erf(z2*z3)"), ll.Gaussian()),
+    (ll.MultiIndex(2, "squares", prior=ll.RademacherPrior()), ll.Hypercube()),
 ]
 STUDENTS = [
     ll.Committee(3, "erf", second_layer="trained"),

@@ -53,6 +53,8 @@ PARTS = {
         ll.SingleIndex(prior=ll.RademacherPrior()),
         ll.SingleIndex(prior=ll.GaussBernoulliPrior(density=0.1, variance=2.0)),
         ll.SingleIndex(prior=ll.LaplacePrior(scale=0.7)),
+        ll.MultiIndex(width=2, link="majority", ties="coin"),
+        ll.MultiIndex(width=3, link="z1^2 + sign(z1*z2*z3)", prior=ll.RademacherPrior()),
     ],
     "channel": [
         ll.GaussianNoise(variance=0.1),

@@ -27,8 +27,8 @@ class Asked(NamedTuple):
 
 
 def has_own(part: Any, base: type, method: str) -> bool:
-    """Whether the class of a part has a method of its own in place of that of the abstract class."""
-    return getattr(type(part), method) is not getattr(base, method)
+    """Whether a part has a method of its own, by its class or as a field, in place of that of the abstract class."""
+    return method in vars(part) or getattr(type(part), method) is not getattr(base, method)
 
 
 def check_promise(part: Any, base: type, says: str, *methods: str) -> None:

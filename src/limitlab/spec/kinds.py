@@ -14,11 +14,13 @@ import numpy as np
 import limitlab.algorithms
 import limitlab.problems
 from limitlab.problems.activations import AbstractActivation
+from limitlab.problems.links import AbstractLink
 from limitlab.problems.problem import Problem
 from limitlab.spec.places import stands
 
-__all__ = ["example", "fields_of", "kind_of", "known_kinds", "ours"]
+__all__ = ["WORDED", "example", "fields_of", "kind_of", "known_kinds", "ours"]
 
+WORDED = (AbstractActivation, AbstractLink)  # known in a file by a text, not by a table
 NO_PARTS = ("limitlab.algorithms.gamp.estimator",)  # scikit-learn, which is slow to import, is its base
 
 
@@ -33,7 +35,7 @@ def known_kinds() -> dict[type, dict[str, type]]:
             module = importlib.import_module(info.name)
             classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
     rooms = ("limitlab.problems.", "limitlab.algorithms.")
-    parts = {c for c in classes if c.__module__.startswith(rooms) and not issubclass(c, (Problem, AbstractActivation))}
+    parts = {c for c in classes if c.__module__.startswith(rooms) and not issubclass(c, (Problem, *WORDED))}
     parts = {c for c in parts if any(base.__name__.startswith("Abstract") for base in c.__mro__)}  # no microstates
     parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
     concrete = sorted(

@@ -1,6 +1,7 @@
 """From nested tables to a problem, or to a sentence that says which field is wrong and how."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import numpy as np
 
 from limitlab.errors import InputError, SpecError
 from limitlab.problems.activations import AbstractActivation, activation
+from limitlab.problems.links import AbstractLink, link
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_WHOLE, MAX_WIDTH, check_bounds
 from limitlab.spec.kinds import example, fields_of, known_kinds
@@ -57,8 +59,8 @@ def _fields(cls: Any, table: dict[str, Any], path: str) -> Any:
 
 
 def _value(value: Any, hint: Any, path: str) -> Any:
-    if hint is AbstractActivation:
-        return _activation(value, path)
+    if hint in _WORDED:
+        return _worded(value, path, *_WORDED[hint])
     if isinstance(hint, type) and issubclass(hint, eqx.Module):
         return _part(value, hint, path)
     if hint is np.ndarray:
@@ -105,20 +107,29 @@ def _check_ours(kind: Any, path: str, remedy: str) -> None:
         )
 
 
-def _activation(value: Any, path: str) -> AbstractActivation:
+def _worded(value: Any, path: str, made: Callable[[str], Any], kind: str, example: str) -> Any:
+    """An activation or a link, by its text."""
     if isinstance(value, dict) and value.get("kind") == "custom":
         raise SpecError(
             f"{path} is the Python function {show(value.get('name'))}, which cannot be put in a file or "
-            'read from one. Rebuild the problem from Python, or use a named activation such as "erf".'
+            f"read from one. Rebuild the problem from Python, or use a named {kind} such as {example}."
         )
     if isinstance(value, dict):
-        _check_ours(value.get("kind"), path, 'use a named activation such as "erf"')
+        _check_ours(value.get("kind"), path, f"use a named {kind} such as {example}")
     if not isinstance(value, str):
-        raise SpecError(f'{path} must be the name of an activation, such as "erf"; got {show(value)}.')
+        raise SpecError(
+            f"{path} must be the name of {'an' if kind[0] == 'a' else 'a'} {kind}, such as {example}; got {show(value)}."
+        )
     try:
-        return activation(value)
+        return made(value)
     except InputError as error:
         raise SpecError(f"{path}: {error}") from error
+
+
+_WORDED: dict[Any, tuple[Callable[[str], Any], str, str]] = {
+    AbstractActivation: (activation, "activation", '"erf"'),
+    AbstractLink: (link, "link", '"majority"'),
+}
 
 
 def _number(value: Any, path: str) -> float:

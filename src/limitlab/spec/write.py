@@ -17,11 +17,10 @@ import tomli_w
 
 from limitlab._setup import double
 from limitlab.errors import InputError, SpecError
-from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_TEXT
 from limitlab.spec.describe import Describer, hash_of
-from limitlab.spec.kinds import fields_of, kind_of, ours
+from limitlab.spec.kinds import WORDED, fields_of, kind_of, ours
 from limitlab.spec.read import from_dict
 from limitlab.text import join
 
@@ -54,9 +53,9 @@ def table_of(problem: Problem, describe: Describer) -> dict[str, Any]:
 
 def _own(value: Any, path: str, describe: Describer) -> Iterator[tuple[str, str]]:
     """What is not ours in a part, by its place, with the hash of its description."""
-    if isinstance(value, AbstractActivation) and _worded(value):
+    if isinstance(value, WORDED) and _worded(value):
         return
-    if dataclasses.is_dataclass(value) and ours(value) and not isinstance(value, AbstractActivation):
+    if dataclasses.is_dataclass(value) and ours(value) and not isinstance(value, WORDED):
         for field in dataclasses.fields(value):
             yield from _own(getattr(value, field.name), join(path, field.name), describe)
     elif isinstance(value, (list, tuple)):
@@ -66,10 +65,10 @@ def _own(value: Any, path: str, describe: Describer) -> Iterator[tuple[str, str]
         yield path, hash_of(describe(value))
 
 
-def _worded(value: AbstractActivation) -> bool:
-    """Whether the name of an activation says all: it and those that it is made of are ours."""
+def _worded(value: Any) -> bool:
+    """Whether the name of an activation or a link says all: it and those that it is made of are ours."""
     made_of = [getattr(value, field.name) for field in dataclasses.fields(value)]
-    return ours(value) and value.named and all(_worded(v) for v in made_of if isinstance(v, AbstractActivation))
+    return ours(value) and value.named and all(_worded(v) for v in made_of if isinstance(v, WORDED))
 
 
 _TOKENS: dict[int, tuple[Any, str]] = {}
@@ -136,7 +135,7 @@ def _default(part: Any, name: str, hint: Any, path: str, mine: bool) -> Any:
 
 def _value(value: Any, hint: Any, path: str, mine: bool) -> Any:
     """A field's value as plain values; of a class that is not mine also what no file could bring back."""
-    if isinstance(value, AbstractActivation) and ours(value):
+    if isinstance(value, WORDED) and ours(value):
         return value.name if value.named else _fingerprint(value.function, value.name)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"kind": kind_of(value), **_fields(value, path)}

@@ -5,13 +5,13 @@ A small parser of its own: the text is never evaluated, and what it may cost is 
 
 import math
 import re
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from limitlab.errors import InputError
 
-__all__ = ["MAX_VARIABLE", "Polynomial", "parse"]
+__all__ = ["MAX_VARIABLE", "NUMBER", "Polynomial", "Reader", "Token", "parse"]
 
 MAX_VARIABLE = 20
 MAX_TEXT = 4_000_000  # characters
@@ -26,9 +26,9 @@ SMALL_WORK = 256  # pairs above which NumPy multiplies
 
 Polynomial = dict[int, float]  # bits of a set of variables -> coefficient
 
-_NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_FACTOR = rf"(?:{_NUMBER}|z[0-9]+)"
-_TOKEN = re.compile(rf"\s*(?:({_NUMBER})|([A-Za-z_]\w*)|(\*\*|[-+*^()]))")
+NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_FACTOR = rf"(?:{NUMBER}|z[0-9]+)"
+_TOKEN = re.compile(rf"\s*(?:({NUMBER})|([A-Za-z_]\w*)|(\*\*|[-+*^()]))")
 _MONOMIAL = re.compile(rf"([\s+-]*+)({_FACTOR}(?:\s*+\*\s*+{_FACTOR})*+)\s*+(?=[+-]|\Z)")
 _VARIABLES = {f"z{i}": 1 << i - 1 for i in range(1, MAX_VARIABLE + 1)}
 _KINDS = {1: "number", 2: "name", 3: ""}
@@ -82,33 +82,37 @@ def _plain_sum(text: str) -> tuple[Polynomial, Polynomial] | None:
     return (total, sizes) if total else None
 
 
-class _Token(NamedTuple):
+class Token(NamedTuple):
     kind: str  # "number", "name", a symbol, or "end"
     text: str
     at: int
 
 
-class _Parser:
-    """sum := product (("+" | "-") product)*; product := factor ("*" factor)*; factor := "-" factor | atom ("^" n)?"""
+class Reader:
+    """Tokens of a text, one by one, and words that point at the one which cannot be read."""
 
-    def __init__(self, text: str, absolute: bool = False):
-        self.minus = 1.0 if absolute else -1.0  # absolute: what the coefficients would be without cancellation
-        self.text, self.at, self.work, self.end = text, 0, 0, len(text.rstrip())
+    subject = "SparseTarget.text"  # what the text is called in a refusal
+    example = "z1 + z1*z2"
+    signs = "+ - * ^ and parentheses"
+    tokens = _TOKEN
+
+    def __init__(self, text: str):
+        self.text, self.at, self.end = text, 0, len(text.rstrip())
         self.now = self.next()
 
-    def next(self) -> _Token:
+    def next(self) -> Token:
         if self.at >= self.end:
-            return _Token("end", "", self.end)
-        match = _TOKEN.match(self.text, self.at)
+            return Token("end", "", self.end)
+        match = self.tokens.match(self.text, self.at)
         if match is None:
             at = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
             what = f"{self.text[at]!r} cannot be read"
-            self.fail(what, at, f"Use numbers, z1 to z{MAX_VARIABLE}, + - * ^ and parentheses.")
+            self.fail(what, at, f"Use numbers, z1 to z{MAX_VARIABLE}, {self.signs}.")
         group, self.at = match.lastindex or 0, match.end()
         word = match[group]
-        return _Token(_KINDS[group] or word, word, self.at - len(word))
+        return Token(_KINDS[group] or word, word, self.at - len(word))
 
-    def take(self) -> _Token:
+    def take(self) -> Token:
         token, self.now = self.now, self.next()
         return token
 
@@ -116,16 +120,54 @@ class _Parser:
         start = max(0, at - 60)
         shown = "".join(c if c.isprintable() else " " for c in self.text[start : start + 110])
         where = f"    {shown}\n    {' ' * (at - start)}^"
-        raise InputError(f"SparseTarget.text: {what} at character {at + 1}. {remedy}\n{where}")
+        raise InputError(f"{self.subject}: {what} at character {at + 1}. {remedy}\n{where}")
 
-    def read(self) -> Polynomial:
+    def read(self) -> Any:
+        """All of the text."""
         if self.now.kind == "end":
-            raise InputError('SparseTarget.text is empty. Write a target such as "z1 + z1*z2".')
+            raise InputError(f'{self.subject} is empty. Write a target such as "{self.example}".')
         total = self.sum(0)
         if self.now.kind != "end":
             what = "a ')' without its '('" if self.now.kind == ")" else f"{self.now.text[:40]!r} follows without a sign"
             self.fail(what, self.now.at, "Write products with *, as in 2*z1*z2.")
         return total
+
+    def sum(self, depth: int) -> Any:
+        """What stands up to the next parenthesis that is not its own."""
+        raise NotImplementedError
+
+    def inside(self, opened: Token, depth: int) -> Any:
+        """What stands in a parenthesis that ``opened``, and is the present token; up to its end."""
+        if depth >= MAX_DEPTH:
+            self.fail(f"parentheses are nested more than {MAX_DEPTH} deep", opened.at, "Write the target as a sum.")
+        self.take()
+        within = self.sum(depth + 1)
+        if self.now.kind != ")":
+            self.fail("a ')' is missing", self.now.at, f"It closes the '(' at character {opened.at + 1}.")
+        self.take()
+        return within
+
+    def number(self, token: Token) -> float:
+        """The value of the present token, a number."""
+        value = float(token.text)
+        if not math.isfinite(value):
+            self.fail(f"the number {token.text[:40]} is too large", token.at, "Coefficients must be finite.")
+        self.take()
+        return value
+
+    def missing(self, token: Token) -> NoReturn:
+        """Nothing that has a value begins here."""
+        what = "the text ends" if token.kind == "end" else f"{token.text!r} stands"
+        self.fail(f"{what} where a number or a variable was needed", token.at, f"Write z1 to z{MAX_VARIABLE}.")
+
+
+class _Parser(Reader):
+    """sum := product (("+" | "-") product)*; product := factor ("*" factor)*; factor := "-" factor | atom ("^" n)?"""
+
+    def __init__(self, text: str, absolute: bool = False):
+        self.minus = 1.0 if absolute else -1.0  # absolute: what the coefficients would be without cancellation
+        self.work = 0
+        super().__init__(text)
 
     def sum(self, depth: int) -> Polynomial:
         total = dict(self.product(depth))
@@ -179,7 +221,7 @@ class _Parser:
             base = self.power(base, self.take())
         return {mask: sign * value for mask, value in base.items()} if sign < 0 else base
 
-    def power(self, base: Polynomial, symbol: _Token) -> Polynomial:
+    def power(self, base: Polynomial, symbol: Token) -> Polynomial:
         token = self.now
         if token.kind != "number" or not token.text.isdigit():
             self.fail("a power needs a whole number", token.at, "Write z1^2 or (z1 + z2)^3.")
@@ -202,11 +244,7 @@ class _Parser:
     def atom(self, depth: int) -> Polynomial:
         token = self.now
         if token.kind == "number":
-            value = float(token.text)
-            if not math.isfinite(value):
-                self.fail(f"the number {token.text[:40]} is too large", token.at, "Coefficients must be finite.")
-            self.take()
-            return {0: value}
+            return {0: self.number(token)}
         if token.kind == "name":
             if token.text not in _VARIABLES:
                 name = token.text[:40]
@@ -214,16 +252,8 @@ class _Parser:
             self.take()
             return {_VARIABLES[token.text]: 1.0}
         if token.kind == "(":
-            if depth >= MAX_DEPTH:
-                self.fail(f"parentheses are nested more than {MAX_DEPTH} deep", token.at, "Write the target as a sum.")
-            self.take()
-            inside = self.sum(depth + 1)
-            if self.now.kind != ")":
-                self.fail("a ')' is missing", self.now.at, f"It closes the '(' at character {token.at + 1}.")
-            self.take()
-            return inside
-        what = "the text ends" if token.kind == "end" else f"{token.text!r} stands"
-        self.fail(f"{what} where a number or a variable was needed", token.at, f"Write z1 to z{MAX_VARIABLE}.")
+            return self.inside(token, depth)
+        self.missing(token)
 
 
 def _times(left: Polynomial, right: Polynomial) -> Polynomial:
