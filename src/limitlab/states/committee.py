@@ -117,7 +117,8 @@ class CommitteeView(AbstractView):
         if self.exact is not None:
             size = float(self.exact(Overlaps(**first))[0, 0]) - self.floor
         elif isinstance(self.tests, FieldRisk):
-            size = float(self.tests({name: jnp.asarray(x[0]) for name, x in first.items()})[0][0])
+            many = len(self.tests.keys)
+            size = float(self.tests({name: jnp.repeat(jnp.asarray(x[0]), many, 0) for name, x in first.items()})[0][0])
         else:
             return None
         return (risk - self.floor) / size

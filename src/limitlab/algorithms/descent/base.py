@@ -56,7 +56,10 @@ class AbstractDescent(AbstractAlgorithm):
         return (*self.reference, *SPHERE) if self.spherical else self.reference
 
     def usual_limit(self, problem):
-        return "DMFT" if problem.student is None or problem.student.linear else "MatrixFlow"
+        """Squares from a random start have M = 0 in the limit of DMFT: `MatrixFlow` follows them."""
+        student, start = problem.student, problem.start
+        lost = student is not None and student.squares and start is not None and start.random
+        return "MatrixFlow" if lost else "DMFT"
 
     @property
     def heat(self) -> Any:

@@ -19,9 +19,9 @@ from limitlab.states.matrix import matrix_risk, relative_error
 from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import Learner, Run
 from limitlab.states.success import ERROR, OUTPUT, first_below
-from limitlab.states.view import AbstractView
+from limitlab.states.view import AbstractView, Report
 
-__all__ = ["Replica", "network_memory", "run_network", "start_network"]
+__all__ = ["Replica", "network_memory", "report_of", "run_network", "start_network"]
 
 WORKSPACE = 3  # copies of X that are alive at the peak
 AT = ("time", "replica")
@@ -81,16 +81,16 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
         key = replica_key(asked.seed, replica)
         own, turn = jax.random.fold_in(key, RUN), (replica, asked.replicas)
         data, run, view = start_network(setting, course, key, n, asked)
-        paired = paired and isinstance(view, CommitteeView)
+        kept = paired and isinstance(view, CommitteeView)
 
-        def look(parameters, step, data=data, view=view, own=own, paired=paired):
+        def look(parameters, step, data=data, view=view, own=own, kept=kept) -> dict[str, Any]:
             state = Learner(*jax.tree.map(lambda x: x[None], (parameters, data.teacher)))
             seen = view.see(state, 0) | {"train_loss": _train_loss(course, data, own, parameters, step)[None]}
-            return seen | ({"W": course.student.directions(parameters)} if paired else {})
+            return seen | ({"W": course.student.directions(parameters)} if kept else {})
 
         seen, run = descend(course, data, own, run, targets, look, label, turn, asked.progress)
         path = {name: np.stack([one[name] for one in seen]) for name in seen[0]}
-        paths.append(path | ({"C": correlations(path.pop("W"), grid)[:, None]} if paired else {}))
+        paths.append(path | ({"C": correlations(path.pop("W"), grid)[:, None]} if kept else {}))
         ends.append(int(run.died))
         views.append(view)
     died = np.array(ends)
@@ -99,16 +99,10 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     path = {name: np.concatenate([one[name] for one in paths], axis=1) for name in paths[0]}
     path = {name: x if name in views[0].steady else blank(x, gone) for name, x in path.items()}
     train, pairs = path.pop("train_loss"), path.pop("C", None)
-    told, coords = views[0].report(path), {}
-    variables, success = dict(told.variables), None
-    if (retrieved := _of_squares(setting, path, times)) is not None:
-        variables, success = variables | retrieved, ERROR
-        variables.pop("risk_error", None)
-    elif parts.clean and isinstance(views[0], CommitteeView):
-        error = views[0].relative_error(path, np.asarray(variables["risk"][1]))
-        if error is not None:
-            variables |= {"error": (AT, error), **first_below(error, times)}
-            success = OUTPUT
+    told = report_of(setting, views[0], path)
+    variables, coords = dict(told.variables), {}
+    if "error" in variables:
+        variables |= first_below(variables["error"][1], times)
     if pairs is not None:
         pairs = np.where(gone[grid].T[None, :, :, None, None], np.nan, pairs)
         variables |= overlap_variables({"C": pairs})
@@ -119,8 +113,6 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
         "end_time": ("replica", np.where(alive, times[-1], died * asked.clock)),
     }
     about = {"d": d, "n": n, "seed": asked.seed, "bytes_needed": network_memory(setting, asked).bytes, **told.attrs}
-    about |= {} if success is None else success.attrs
-    about |= {"risk_from": None} if success is ERROR else {}
     coords |= {"time": times, "step": ("time", targets), **told.coords}
     return Seen(variables, coords, f"simulate ({name})", None, about)
 
@@ -152,13 +144,25 @@ def _train_loss(course: Course, data: DataSet, key: jax.Array, parameters: Any, 
     return jnp.mean(course.loss.value(now.y, course.student.output(parameters, now.X)))
 
 
-def _of_squares(
-    setting: NetworkDescent, path: dict[str, np.ndarray], times: np.ndarray
-) -> dict[str, tuple[Any, Any]] | None:
-    """Error, exact risk and success of plain squares (units of weight one, no bias) that retrieve a phase."""
+def report_of(setting: NetworkDescent, view: AbstractView, path: dict[str, np.ndarray]) -> Report:
+    """What a path along (time, replica) says in the schema, with the ``error`` of a committee where it has one.
+
+    Of plain squares (units of weight one, no bias) that retrieve a phase the error is that of A = WW^T/m, and the risk
+    is exact; of others it is that of the output, if errors are squared and noise is added.
+    """
+    told = view.report(path)
+    variables, attrs = dict(told.variables), dict(told.attrs)
     plain = "b" not in path and "a" in path and bool(np.all((path["a"] == 1) | np.isnan(path["a"])))
-    if setting.phase is None or setting.kappa is None or not plain:
-        return None
-    overlaps = path["Q"], path["M"], path["P"]
-    error = relative_error(*overlaps)
-    return {"error": (AT, error), "risk": (AT, matrix_risk(*overlaps, setting.kappa)), **first_below(error, times)}
+    if plain and setting.phase is not None and setting.kappa is not None:
+        overlaps = path["Q"], path["M"], path["P"]
+        variables |= {
+            "error": (AT, relative_error(*overlaps)),
+            "risk": (AT, matrix_risk(*overlaps, setting.kappa)),
+        }
+        variables.pop("risk_error", None)
+        return Report(variables, told.coords, attrs | {"risk_from": None, **ERROR.attrs})
+    if setting.parts.clean and isinstance(view, CommitteeView):
+        error = view.relative_error(path, np.asarray(variables["risk"][1]))
+        if error is not None:
+            return Report(variables | {"error": (AT, error)}, told.coords, attrs | OUTPUT.attrs)
+    return told
