@@ -25,6 +25,11 @@ class Criterion(NamedTuple):
         "success_rate_low": Variable((), "lower end of the interval of confidence of the share"),
         "success_rate_high": Variable((), "upper end of the interval of confidence of the share"),
         "runs": Variable((), "number of runs"),
+        "median_time": Variable((), "median time of the runs that found the teacher, infinite if none did"),
+        "t_max": Variable((), "longest time that a run was given"),
+        "stuck": Variable((), "share of runs that failed, with a high loss and an error that falls no more"),
+        "unfinished": Variable((), "share of runs that failed, but fit their data or still approach the teacher"),
+        "diverged": Variable((), "share of runs that diverged"),
         "exit_time": Variable(("replica",), "time at which the threshold is first reached"),
     }
 
