@@ -9,6 +9,7 @@ from limitlab.errors import InputError
 from limitlab.micro.many_descents import Ends, many_descents
 from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.problems.problem import Problem
+from limitlab.results.schema import dataset
 from limitlab.states.success import Criterion
 from limitlab.verbs import verb
 
@@ -145,8 +146,6 @@ def _kinds(found: Any, lost: Any, first: Any, loss: Any, half: Any, error: Any) 
 
 
 def _of_problem(problem: Problem, confidence: float, d, ratios, t_max, runs, seed, every) -> "xr.Dataset":
-    import xarray as xr
-
     (rule,) = problem.need("algorithm", by="success_rate")
     if d is None or t_max is None:
         raise InputError("success_rate of a Problem needs d and t_max: a share of successes depends on both. Add them.")
@@ -164,17 +163,26 @@ def _of_problem(problem: Problem, confidence: float, d, ratios, t_max, runs, see
     clock = float(rule.clock(problem, d))
     steps = max(1, round(t_max / clock))
     ends, criterion = many_descents(problem, alphas, d, runs, seed, steps, every)
-    dims, coords = ("sample_ratio", "replica"), {"sample_ratio": alphas}
-    found = xr.DataArray(ends.found >= 0, dims=dims, coords=coords)
-    out = _rates(found, runs, confidence)
-    times = np.where(ends.found >= 0, ends.found * clock, np.nan)
-    finite = [np.median(row[~np.isnan(row)]) if np.any(~np.isnan(row)) else np.inf for row in times]
-    out["median_time"] = ("sample_ratio", np.array(finite))
-    out["t_max"] = float(steps * clock)
-    for name, share in _of_ends(ends).items():
-        out[name] = ("sample_ratio", share)
-    out.attrs = {"d": d, "seed": seed, "every": every, "width": _width(problem), **criterion.attrs}
-    return _told(out.isel(sample_ratio=0) if own else out)
+    found = ends.found >= 0
+    share = found.mean(axis=1)
+    low, high = wilson(share, runs, confidence)
+    times = [np.median(row[row >= 0]) * clock if np.any(row >= 0) else np.inf for row in ends.found]
+    columns = {
+        "success_rate": share,
+        "success_rate_low": low,
+        "success_rate_high": high,
+        "runs": np.full(len(alphas), runs),
+        "median_time": np.array(times),
+        **_of_ends(ends),
+    }
+    dims = () if own else ("sample_ratio",)
+    return dataset(
+        problem,
+        {name: (dims, x[0] if own else x) for name, x in columns.items()} | {"t_max": ((), float(steps * clock))},
+        {} if own else {"sample_ratio": alphas},
+        method="success_rate",
+        attrs={"d": d, "seed": seed, "every": every, "width": _width(problem), **criterion.attrs},
+    )
 
 
 def _width(problem: Problem) -> int:
