@@ -296,8 +296,9 @@ def test_problems_that_do_not_fit_are_refused_in_words(problem, message):
     assert ll.limits(problem)["DMFT"] != "applies"
 
 
-def test_the_theory_of_one_direction_refuses_a_wider_student():
-    problem = descent(ll.StochasticGD(0.01, 0.5), student=ll.Committee(width=3, activation="square"))
+def test_the_theory_refuses_a_student_whose_second_layer_moves():
+    student = ll.Committee(width=3, activation="square", second_layer="trained")
+    problem = descent(ll.StochasticGD(0.01, 0.5), student=student)
     with pytest.raises(ll.errors.LimitUndefinedError, match="one direction"):
         ll.predict(problem, ll.DMFT(), [0.1])
 

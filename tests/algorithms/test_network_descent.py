@@ -159,7 +159,7 @@ def loop(problem, seed, slower=1.0):
         if rule.spherical:
             W *= np.sqrt(D) / np.linalg.norm(W, axis=1, keepdims=True)
         if isinstance(rule, ll.PersistentSGD):
-            enter = rule.learning_rate / rule.persistence_time
+            enter = rule.learning_rate / WIDTH / rule.persistence_time  # on the clock of the width
             mask = rng.random(len(y)) < np.where(mask, 1 - (1 - b) * enter / b, enter)
         else:
             mask = rng.random(len(y)) < b
@@ -262,7 +262,7 @@ def test_risks_are_exact_where_overlaps_say_it_all_and_measured_elsewhere():
     assert biased.attrs["risk_from"] == "16384 draws of the fields"
     assert np.all(np.abs(biased.risk[0] - exact.risk[0]) < 4.5 * biased.risk_error[0] + 1e-12)  # no bias at the start
     assert biased.b.dims == ("time", "replica", "student")
-    assert exact.P.dims == ("teacher", "teacher_2") and "success" not in exact
+    assert exact.P.dims == ("teacher", "teacher_2") and "success" not in measured
 
 
 def test_squares_under_any_rule_retrieve_a_phase_as_wide_students_do():

@@ -9,7 +9,15 @@ import pytest
 from drawers import both
 
 from limitlab.gallery import ENTRIES
-from limitlab.gallery.descent import atlas, gd_phase_retrieval, over_parametrised, persistent_random, persistent_sgd
+from limitlab.gallery.descent import (
+    atlas,
+    batch_reuse,
+    gd_phase_retrieval,
+    over_parametrised,
+    persistent_random,
+    persistent_sgd,
+    wide_descent,
+)
 from limitlab.gallery.descent.success_curves import chance, fit_step, part_of, success_curve
 from limitlab.results.schema import dataset
 
@@ -110,7 +118,62 @@ def made_up_atlas():
     return data | {"limits": dataset(atlas.problem(), limits, {"kind": ["bayes", "amp"]}, method="made up")}
 
 
+def made_up_units(one, times, M, Q, loss, runs, noise, seed, d=None):
+    """Paths of m units beside k directions: M (time, m, k), Q (time, m, m), and C that decays, with noise by run."""
+    rng, t = np.random.default_rng(seed), np.asarray(times)
+    grow = (t / t[-1])[:, None, None, None]
+
+    def shaken(x):
+        return np.asarray(x)[:, None] + noise * grow * rng.normal(size=(1, runs, *np.shape(x)[1:]))
+
+    loss = np.asarray(loss)[:, None] * (1 + noise * rng.normal(size=runs))
+    Q = shaken(Q)
+    Q = (Q + Q.swapaxes(-1, -2)) / 2
+    C = Q[:, :, None] * np.exp(-0.3 * np.abs(t[:, None, None, None, None] - t[:, None, None]))
+    C = C + noise * rng.normal(size=(1, runs, 1, *Q.shape[2:])) * (t[:, None, None, None, None] - t[:, None, None])
+    run = ("time", "replica")
+    values = {
+        "M": ((*run, "student", "teacher"), shaken(M)),
+        "Q": ((*run, "student", "student_2"), Q),
+        "C": ((*run, "time_2", "student", "student_2"), C),
+        "train_loss": (run, loss),
+    }
+    coords = {"time": t, "time_2": t}
+    return dataset(one, values, coords, method="made up", attrs={} if d is None else {"d": d})
+
+
+def made_up_reuse():
+    data, steps = {}, np.arange(batch_reuse.STEPS + 1)
+    loss = 0.6 - 0.02 * steps
+    for seed, link in enumerate(batch_reuse.LINKS):
+        exact = batch_reuse.two_steps(link)
+        m = np.where(steps < 2, 0.0, exact * (1 + 0.1 * (steps - 2)))[:, None, None]
+        ones, times = np.ones((len(steps), 1, 1)), batch_reuse.times(link)
+        for name, path, runs, noise, fresh in (
+            (link, m, 16, 0.03, False),
+            (f"{link}_dmft", m, 12, 0.004, False),
+            (f"{link}_fresh", 0 * m, 16, 0.03, True),
+        ):
+            one = batch_reuse.problem(link, fresh)
+            data[name] = made_up_units(one, times, path, ones, loss, runs, noise, 10 * seed + len(data), d=800)
+    return data
+
+
+def made_up_wide_paths():
+    data, t = {}, wide_descent.TIMES
+    for seed, (case, start) in enumerate(wide_descent.STARTS.items()):
+        M = np.array(start)[None, :, None] * (1 + np.tanh(2 * t))[:, None, None]
+        Q = np.eye(len(start)) * (1 + 0.3 * t[:, None, None]) + 0.3 * t[:, None, None] * (1 - np.eye(len(start)))
+        loss = (0.6 + 0.1 * seed) * np.exp(-2 * t)
+        one = wide_descent.problem(case)
+        data[case] = made_up_units(one, t, M, Q, loss, 16, 0.02, 3 * seed, d=1000)
+        data[f"{case}_dmft"] = made_up_units(one, t, M, Q, loss, 8, 0.004, 3 * seed + 1)
+    return data
+
+
 MADE_UP = {
+    "batch-reuse": made_up_reuse,
+    "wide-descent": made_up_wide_paths,
     "gd-phase-retrieval": made_up_gd,
     "over-parametrised": made_up_wide,
     "persistent-sgd": made_up_paths,
@@ -143,6 +206,35 @@ def unlucky(values):
 
 # entry -> what is spoiled, and the words of a check that must then fail
 WRONG = {
+    "batch-reuse": [
+        (lambda data: changed(data, "he3_dmft", M=lambda M: 1.2 * M), "exact overlap after two steps"),
+        (lambda data: changed(data, "mixed_dmft", M=lambda M: 2 * M), "He₂ + He₃, exponent 2: 8 steps"),
+        (lambda data: changed(data, "he2_dmft", train_loss=lambda x: 2 * x), "He₂, even: 8 steps"),
+        (lambda data: changed(data, "mixed_fresh", M=lambda M: M - 0.2), "new samples at every step teach nothing"),
+        (lambda data: changed(data, "he3", M=lambda M: 0 * M + data["he3_fresh"].M.values), "one batch teaches"),
+        (lambda data: changed(data, "he2", M=lambda M: M - 0.2), "an even link teaches nothing"),
+        (lambda data: changed(data, "he3_fresh", M=lambda _: data["he3"].M.values), "control: the theory of one batch"),
+    ],
+    "wide-descent": [
+        (lambda data: changed(data, "two_dmft", M=lambda M: M + 0.1), "two units, gradient descent: M"),
+        (
+            lambda data: changed(data, "three_dmft", C=lambda C: 0.9 * C),
+            "three units, persistent SGD (b = ½, τ = 1): M",
+        ),
+        (lambda data: changed(data, "two_dmft", Q=lambda Q: Q + 0.1), "two units, gradient descent: M"),
+        (
+            lambda data: {
+                name: ds.assign(M=ds.M.isel(time=0, drop=True).expand_dims(time=ds.time).transpose(*ds.M.dims))
+                for name, ds in data.items()
+            },
+            "control: a clock without 1/m",
+        ),
+        (
+            lambda data: changed(data, "three_dmft", train_loss=lambda _: data["two_dmft"].train_loss.values),
+            "do not move alike",
+        ),
+        (lambda data: changed(data, "three_dmft", M=lambda M: M + 0.1), "stays without in the theory"),
+    ],
     "gd-phase-retrieval": [
         (lambda data: changed(data, "gd_128", success=lucky), "gradient descent fails"),
         (lambda data: changed(data, "gd_64", success=lucky), "half of its runs"),

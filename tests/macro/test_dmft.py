@@ -188,11 +188,11 @@ def test_the_identity_imposed_as_it_stands_is_biased(monkeypatch):
     """The old estimator: a regression without what K explains already, whose noise was not weighed."""
 
     def imposed(k, t, K, Cz_t, fit):
-        index = jnp.arange(len(K))
+        index = jnp.arange(K.shape[1])
         ridge = jnp.asarray(0.1)
-        gram = rows._cholesky_row(k.gram, Cz_t, t, ridge)
-        left = jnp.where(index <= t, fit.left - k.Cz @ K, 0.0)
-        return K + rows._cholesky_solve(gram, left), gram, ridge
+        gram = rows._cholesky_row(k.gram, Cz_t[0], t, ridge)
+        left = jnp.where(index <= t, fit.left - K @ k.Cz, 0.0)
+        return K + rows._cholesky_solve(gram, left.T).T, gram, ridge
 
     def unexplained(model, sample, z, g, *rest):
         zero, t = jnp.zeros(()), rest[-1]

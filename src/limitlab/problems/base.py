@@ -133,6 +133,11 @@ class AbstractTeacher(Part):
         return 0
 
     @property
+    def moment(self) -> Any:
+        """The squared norm |w*|^2/d of the directions that it draws itself."""
+        return 1.0
+
+    @property
     def parity(self) -> int:
         """1 if the output stays when all directions are turned around, -1 if it changes its sign, else 0."""
         return 0

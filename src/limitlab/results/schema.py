@@ -173,9 +173,9 @@ def derived(problem: Problem, dims: Iterable[Any]) -> dict[str, Any]:
 
 
 def pairs_of(dims: Iterable[Any]) -> list[tuple[str, str]]:
-    """The dimensions of symmetric matrices, such as (student, student_2)."""
+    """The dimensions of symmetric matrices, such as (student, student_2); at two times there is no symmetry."""
     there = [str(dim) for dim in dims]
-    return [(dim, f"{dim}_2") for dim in there if f"{dim}_2" in there]
+    return [] if "time_2" in there else [(dim, f"{dim}_2") for dim in there if f"{dim}_2" in there]
 
 
 def declared_in(attrs: Mapping[Any, Any]) -> dict[str, Variable]:

@@ -107,6 +107,22 @@ class CommitteeView(AbstractView):
         risk, error = self.tests(seen if isinstance(self.tests, FieldRisk) else state.student)
         return {**seen, "risk": risk, "risk_error": error}
 
+    def relative_error(self, path: Mapping[str, Any], risk: np.ndarray) -> np.ndarray | None:
+        """E (f - f*)^2/E f*^2 along a path of risks of squared errors with additive noise; None if not known.
+
+        E f*^2 is twice the risk of an output of zero, above the floor of the noise.
+        """
+        P, p = np.asarray(path["P"])[:1, :1], np.shape(path["a"])[-1]
+        first = {"Q": np.eye(p)[None, None], "M": np.zeros((1, 1, p, P.shape[-1])), "P": P, "a": np.zeros((1, 1, p))}
+        if self.exact is not None:
+            size = float(self.exact(Overlaps(**first))[0, 0]) - self.floor
+        elif isinstance(self.tests, FieldRisk):
+            many = len(self.tests.keys)
+            size = float(self.tests({name: jnp.repeat(jnp.asarray(x[0]), many, 0) for name, x in first.items()})[0][0])
+        else:
+            return None
+        return (risk - self.floor) / size
+
     def report(self, path):
         path = dict(path)
         if self.exact is not None:
@@ -135,6 +151,7 @@ def overlap_variables(path: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...
         "M": (*AT, "student", "teacher"),
         "Q": (*AT, "student", "student_2"),
         "P": (),
+        "C": (*AT, "time_2", "student", "student_2"),
         "a": (*AT, "student"),
         "b": (*AT, "student"),
         "squared_norm": (*AT, "student"),

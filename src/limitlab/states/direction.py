@@ -5,9 +5,16 @@ Finite sizes and limits report the same, so their words stand here, below both.
 
 from typing import ClassVar
 
+import numpy as np
+
+from limitlab.states.request import second_times
 from limitlab.states.view import RUN, AbstractView, Variable
 
-__all__ = ["Belief", "Direction", "MatrixBelief", "TwoTimes"]
+__all__ = ["Belief", "Direction", "MatrixBelief", "TwoTimes", "correlations", "keeps_two_times", "two_times_held"]
+
+
+PAIRS = ("student", "student_2")  # of units; one direction has none
+MODEST = 2**21  # numbers of a correlation of two times that are kept unasked (16 MiB)
 
 
 class Direction:
@@ -62,11 +69,32 @@ class TwoTimes(Direction):
 
     variables: ClassVar[dict[str, Variable]] = {
         **Direction.variables,
-        "C": Variable((*RUN, "time_2"), "two-time correlation"),
-        "R": Variable((*RUN, "time_2"), "two-time response"),
-        "M_C": Variable((*RUN, "time_2"), "memory kernel: covariance of the effective noise"),
-        "M_R": Variable((*RUN, "time_2"), "memory kernel: response of the forces"),
-        "nu": Variable(RUN, "multiplier that keeps the norm, or the ridge"),
-        "delta_nu": Variable(RUN, "alpha times the mean curvature of the loss"),
+        "C": Variable((*RUN, "time_2", *PAIRS), "two-time correlation"),
+        "R": Variable((*RUN, "time_2", *PAIRS), "two-time response"),
+        "M_C": Variable((*RUN, "time_2", *PAIRS), "memory kernel: covariance of the effective noise"),
+        "M_R": Variable((*RUN, "time_2", *PAIRS), "memory kernel: response of the forces"),
+        "nu": Variable((*RUN, "student"), "multiplier that keeps the norm, or the ridge"),
+        "delta_nu": Variable((*RUN, *PAIRS), "alpha times the mean curvature of the loss"),
         "residual": Variable(RUN, "how far an exact identity is violated"),
     }
+
+
+def keeps_two_times(times: np.ndarray, replicas: int, units: int, d: int) -> bool:
+    """Whether weights at all times fit, and their correlations of two times: few enough numbers to be kept unasked."""
+    pairs = len(times) * len(second_times(times)) * units**2
+    return max(replicas * pairs, len(times) * units * d) <= MODEST
+
+
+def two_times_held(times: np.ndarray, replicas: int, units: int, d: int) -> int:
+    """How many numbers that is, weights and correlations; 0 if they are not kept."""
+    if not keeps_two_times(times, replicas, units, d):
+        return 0
+    return 2 * len(times) * (units * d + replicas * len(second_times(times)) * units**2)
+
+
+def correlations(W: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """w_i(t).w_j(t')/d (time, time_2, p, p) of weights W (time, p, d), t' being the times of the grid."""
+    times, p, d = W.shape
+    flat = W.reshape(-1, d)
+    C = flat @ W[grid].reshape(-1, d).T / d
+    return C.reshape(times, p, len(grid), p).swapaxes(1, 2)

@@ -45,7 +45,7 @@ class Retrieved(NamedTuple):
     variables = {  # noqa: RUF012 (a field, if it had a type)
         **AbstractView.variables,
         "train_loss": Direction.variables["train_loss"],
-        "error": Variable(RUN, "squared distance from the teacher over its squared norm, of w w^T"),
+        "error": Variable(RUN, "squared distance from the teacher over its squared norm, of w w^T or of the output"),
     }
 
 

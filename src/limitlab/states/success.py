@@ -1,4 +1,4 @@
-"""When a learner counts as having found its teacher: two criteria, each with its words."""
+"""When a learner counts as having found its teacher: criteria, each with its words."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from limitlab.states.view import Variable
 
-__all__ = ["COSINE", "ERROR", "Criterion", "cosine", "first_below"]
+__all__ = ["COSINE", "ERROR", "OUTPUT", "Criterion", "cosine", "first_below"]
 
 
 class Criterion(NamedTuple):
@@ -25,6 +25,11 @@ class Criterion(NamedTuple):
         "success_rate_low": Variable((), "lower end of the interval of confidence of the share"),
         "success_rate_high": Variable((), "upper end of the interval of confidence of the share"),
         "runs": Variable((), "number of runs"),
+        "median_time": Variable((), "median time of the runs that found the teacher, infinite if none did"),
+        "t_max": Variable((), "longest time that a run was given"),
+        "stuck": Variable((), "share of runs that failed, with a high loss and an error that falls no more"),
+        "unfinished": Variable((), "share of runs that failed, but fit their data or still approach the teacher"),
+        "diverged": Variable((), "share of runs that diverged"),
         "exit_time": Variable(("replica",), "time at which the threshold is first reached"),
     }
 
@@ -38,6 +43,7 @@ COSINE = Criterion(
     "success_overlap", 0.99, "cosine between w and the teacher above 0.99, up to a sign, at any step up to the last"
 )
 ERROR = Criterion("success_error", 1e-2, "relative error |A - A*|^2/|A*|^2 of A = WW^T/m below 0.01 at an asked time")
+OUTPUT = Criterion("success_error", 1e-2, "relative error E (f - f*)^2/E f*^2 of outputs below 0.01 at an asked time")
 
 
 def cosine(w: jax.Array, teacher: jax.Array) -> jax.Array:

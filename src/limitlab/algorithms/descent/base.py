@@ -12,9 +12,12 @@ A student of m units moves by the same rule at eps = learning_rate/m, on the clo
           + \sqrt{2T\epsilon}\, N(0, I_d), \qquad g_{a,\mu} = m\, \frac{\partial \ell(y_\mu, f(x_\mu))}{\partial h_a},
           \quad h_a = w_a \cdot x_\mu
 
-and every unit is put back on its sphere. A trained second layer moves by its own gradient at 1/d of that pace, as in
-`OnlineSGD` with ``second_layer_rate=1``, :math:`a_i \leftarrow (1 - \epsilon\lambda)\, a_i - \tfrac{\epsilon m}{d}
-\sum_\mu \sigma_\mu \partial\ell/\partial a_i + \sqrt{2T\epsilon/d}\, N(0, 1)`; biases likewise.
+and every unit is put back on its sphere; masks that persist do so on this clock, with eps in place of eta. A trained
+second layer moves by its own gradient at 1/d of that pace, as in `OnlineSGD` with ``second_layer_rate=1``,
+:math:`a_i \leftarrow (1 - \epsilon\lambda)\, a_i - \tfrac{\epsilon m}{d} \sum_\mu \sigma_\mu
+\partial\ell/\partial a_i + \sqrt{2T\epsilon/d}\, N(0, 1)`; biases likewise.
+
+With ``fresh`` the n samples are new ones at every step.
 """
 
 from typing import Any, ClassVar
@@ -37,6 +40,8 @@ class AbstractDescent(AbstractAlgorithm):
     learning_rate: eqx.AbstractVar[float]
     spherical: eqx.AbstractVar[bool]
     penalty: eqx.AbstractVar[float]
+    fresh: eqx.AbstractVar[bool]
+    ADDED: ClassVar[tuple[str, ...]] = ("fresh",)
     masked: ClassVar[bool] = False
     clock_words: ClassVar[str] = "t = γ·step/m"
 
@@ -51,7 +56,10 @@ class AbstractDescent(AbstractAlgorithm):
         return (*self.reference, *SPHERE) if self.spherical else self.reference
 
     def usual_limit(self, problem):
-        return "DMFT" if problem.student is None or problem.student.linear else "MatrixFlow"
+        """Squares from a random start have M = 0 in the limit of DMFT: `MatrixFlow` follows them."""
+        student, start = problem.student, problem.start
+        lost = student is not None and student.squares and start is not None and start.random
+        return "MatrixFlow" if lost else "DMFT"
 
     @property
     def heat(self) -> Any:
@@ -67,8 +75,8 @@ class AbstractDescent(AbstractAlgorithm):
         """Which of ``count`` samples are in the batch at step 0."""
         return jnp.ones(count, bool)
 
-    def next_mask(self, key: jax.Array, mask: jax.Array) -> jax.Array:
-        """Which samples are in the batch at the next step."""
+    def next_mask(self, key: jax.Array, mask: jax.Array, width: int = 1) -> jax.Array:
+        """Which samples are in the batch at the next step, of time learning_rate/width."""
         return mask
 
 
@@ -76,6 +84,8 @@ def check_descent_rule(rule: AbstractDescent) -> None:
     name = type(rule).__name__
     check_rate(rule)
     check_number(name, "penalty", rule.penalty, low=0, remedy="Use 0 for none.")
+    if not isinstance(rule.fresh, bool):
+        raise InputError(f"{name}.fresh must be True (n new samples at every step) or False; got {rule.fresh!r}.")
     if rule.spherical and float(rule.penalty) > 0:
         raise InputError(
             f"{name}.penalty acts on the norm of w, which spherical=True keeps fixed; got penalty={rule.penalty:g}. "

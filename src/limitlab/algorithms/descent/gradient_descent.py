@@ -9,11 +9,15 @@ __all__ = ["GradientDescent"]
 
 
 class GradientDescent(AbstractDescentRule):
-    r"""Full-batch descent on a fixed data set: sigma = 1, T = 0. Clock: t = learning_rate * step."""
+    r"""Full-batch descent on a fixed data set: sigma = 1, T = 0. Clock: t = learning_rate * step.
+
+    ``fresh``: n new samples at every step in place of the data set, the control of what reusing a batch brings.
+    """
 
     learning_rate: float
     spherical: bool = eqx.field(static=True, default=True)
     penalty: float = 0.0
+    fresh: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)

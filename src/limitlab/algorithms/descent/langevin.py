@@ -10,12 +10,16 @@ __all__ = ["Langevin"]
 
 
 class Langevin(AbstractDescentRule):
-    r"""Full-batch descent with thermal noise, T = ``temperature``. Clock: t = learning_rate * step."""
+    r"""Full-batch descent with thermal noise, T = ``temperature``. Clock: t = learning_rate * step.
+
+    ``fresh``: n new samples at every step, as in `GradientDescent`.
+    """
 
     learning_rate: float
     temperature: float
     spherical: bool = eqx.field(static=True, default=True)
     penalty: float = 0.0
+    fresh: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)

@@ -9,25 +9,24 @@ import numpy as np
 
 from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_set, replica_key, sample_count
 from limitlab.algorithms.descent.curvature import warn_if_unstable
-from limitlab.algorithms.descent.step import START, Course, begin, descend
+from limitlab.algorithms.descent.step import START, Course, Nature, begin, descend
 from limitlab.algorithms.settings.fixed_data import Descent
 from limitlab.errors import InputError
 from limitlab.numerics.linalg import on_sphere
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
 from limitlab.problems.base import AbstractStudent, Pace, Response
-from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.population import population_risk
 from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import Run
 from limitlab.states.success import COSINE
 
-__all__ = ["line_memory", "run_line", "start_line"]
+__all__ = ["Line", "line_memory", "run_line", "start_line"]
 
 WORKSPACE = 3  # copies of X that are alive at the peak: the matrix, and the random bits it is drawn from
 
 
-class _Line(AbstractStudent):
+class Line(AbstractStudent):
     """f = w.x, w (d,)."""
 
     def begin(self, key, frame, start, teacher, d):
@@ -65,7 +64,8 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     r"""Run a rule of descent on ``replicas`` data sets, each with its own teacher and start.
 
     - ``m`` = w.w*/d, ``q`` = \|w\|^2/d and ``C`` = w(t).w(t')/d, t' on at most 51 of the asked times;
-    - ``train_loss``: the mean loss over all n samples, in the batch or not; ``risk``: the loss on a new sample,
+    - ``train_loss``: the mean loss over all n samples, in the batch or not (with ``fresh``, over those of the next
+      step); ``risk``: the loss on a new sample,
       averaged exactly over samples for the (m, q) reached;
     - ``success``: whether the cosine between w and the teacher, up to a sign, exceeded 0.99 at any step up to the last
       asked time; ``success_time``: the first such time, infinite without success;
@@ -82,7 +82,8 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     grid = second_times(times)
     warn_if_unstable(by, setting, stacklevel=6)
 
-    course = Course(*traced((setting.rule, setting.loss)), _Line(), watched=True)
+    nature = Nature(setting.inputs, *traced((setting.teacher, setting.channel))) if setting.rule.fresh else None
+    course = Course(*traced((setting.rule, setting.loss)), Line(), watched=True, nature=nature)
     label, paths, ends, rhos = f"{name}, d = {d}, n = {n}", [], [], []
     for replica in range(asked.replicas):
         key = replica_key(asked.seed, replica)
@@ -93,7 +94,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
             jax.random.fold_in(key, RUN),
             run,
             targets,
-            lambda w, data=data: _look(course.loss, data, w),
+            lambda w, step, data=data, key=key: _look(course, data, jax.random.fold_in(key, RUN), w, step),
             label,
             (replica, asked.replicas),
             asked.progress,
@@ -147,11 +148,11 @@ def _start(inputs, teacher, channel, course: Course, start, key, n: int, d: int)
 
 
 @eqx.filter_jit
-def _look(loss: AbstractLoss, data: DataSet, w: Any) -> dict[str, jax.Array]:
-    d = w.shape[0]
+def _look(course: Course, data: DataSet, key: jax.Array, w: Any, step: Any) -> dict[str, jax.Array]:
+    d, now = w.shape[0], course.samples(data, key, step)
     return {
         "m": w @ data.teacher / d,
         "q": w @ w / d,
-        "train_loss": jnp.mean(loss.value(data.y, data.X @ w)),
+        "train_loss": jnp.mean(course.loss.value(now.y, now.X @ w)),
         "w": w,
     }

@@ -8,21 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, given, replica_key, sample_count, teacher_key
-from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descend
+from limitlab.algorithms.descent.step import FRAME, LOOK, START, Course, Nature, begin, descend
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
+from limitlab.states.committee import CommitteeView, overlap_variables
+from limitlab.states.direction import correlations, keeps_two_times, two_times_held
 from limitlab.states.matrix import matrix_risk, relative_error
-from limitlab.states.request import Request, Seen
+from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import Learner, Run
-from limitlab.states.success import ERROR, first_below
-from limitlab.states.view import AbstractView
+from limitlab.states.success import ERROR, OUTPUT, first_below
+from limitlab.states.view import AbstractView, Report
 
-__all__ = ["Replica", "network_memory", "run_network", "start_network"]
+__all__ = ["Replica", "network_memory", "report_of", "run_network", "start_network"]
 
 WORKSPACE = 3  # copies of X that are alive at the peak
-LOOK = 4  # stream of random numbers of one run, after those of its steps: test points and draws of a measurement
 AT = ("time", "replica")
 
 
@@ -39,6 +40,7 @@ def network_memory(setting: NetworkDescent, asked: Request) -> Memory:
     d, parts, looks = asked.d, setting.parts, asked.replicas * len(asked.clocked[0])
     n, m = sample_count("simulate", setting.ratio, d), parts.student.units
     held = WORKSPACE * n * d + 4 * (n + d) * m + 3 * looks * m * (m + 4)
+    held += two_times_held(asked.clocked[0], asked.replicas, m, d)
     return Memory(
         8 * held + seen_bytes(parts, asked._replace(replicas=1)),
         f"It holds the {n} x {d} matrix of inputs and its workspace, and {looks} looks at {m} units. Use a smaller d, "
@@ -51,12 +53,16 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
 
     Time: t = learning_rate * step/m. By time and replica,
 
-    - ``train_loss``: the mean loss over all n samples, in the batch or not;
+    - ``train_loss``: the mean loss over all n samples, in the batch or not (with ``fresh``, over those of the next
+      step);
     - what one-pass learning of the same student reports: ``risk`` on a new sample (measured ones with ``risk_error``
       and ``risk_from``), overlaps ``Q``, ``M``, ``P`` and the second layer ``a`` beside a teacher with directions,
       ``fourier`` beside a sparse target, ``r`` and ``polarisation`` on labelled inputs;
-    - of a student of squares that retrieves a phase ``error`` = \|A - A*\|^2/\|A*\|^2, A = WW^T/m, ``success`` if it is
-      below 0.01 at an asked time, and the exact risk;
+    - ``C`` = w_i(t).w_j(t')/d, t' on at most 51 of the asked times, of units beside a teacher with directions, if
+      that is at most two million numbers;
+    - of a student of squares that retrieves a phase ``error`` = \|A - A*\|^2/\|A*\|^2, A = WW^T/m, and the exact risk;
+      of other committees ``error`` = E (f - f*)^2/E f*^2 on new samples, where errors are squared and noise is added;
+      ``success`` if it is below 0.01 at an asked time;
     - ``status``: "diverged" if numbers are no longer finite, \|w_i\|^2/d passed 1e8 or, on the sphere, one step was
       longer than its diameter: numbers up to then (``end_time``), NaN after.
     """
@@ -64,21 +70,27 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     n, m = sample_count(by, setting.ratio, d), parts.student.units
     parts.inputs.check(d)
     live = parts.live()
-    course, label = Course(traced(setting.rule), live.loss, live.student), f"{name}, d = {d}, n = {n}, {m} units"
+    nature = Nature(live.inputs, live.teacher, live.channel) if setting.rule.fresh else None
+    course = Course(traced(setting.rule), live.loss, live.student, nature=nature)
+    label, grid = f"{name}, d = {d}, n = {n}, {m} units", second_times(times)
+    paired = keeps_two_times(times, asked.replicas, m, d)
     paths: list[dict[str, np.ndarray]] = []
     ends: list[int] = []
     views: list[AbstractView] = []
     for replica in range(asked.replicas):
         key = replica_key(asked.seed, replica)
+        own, turn = jax.random.fold_in(key, RUN), (replica, asked.replicas)
         data, run, view = start_network(setting, course, key, n, asked)
+        kept = paired and isinstance(view, CommitteeView)
 
-        def look(parameters, data=data, view=view):
+        def look(parameters, step, data=data, view=view, own=own, kept=kept) -> dict[str, Any]:
             state = Learner(*jax.tree.map(lambda x: x[None], (parameters, data.teacher)))
-            return view.see(state, 0) | {"train_loss": _train_loss(course, data, parameters)[None]}
+            seen = view.see(state, 0) | {"train_loss": _train_loss(course, data, own, parameters, step)[None]}
+            return seen | ({"W": course.student.directions(parameters)} if kept else {})
 
-        turn = (replica, asked.replicas)
-        seen, run = descend(course, data, jax.random.fold_in(key, RUN), run, targets, look, label, turn, asked.progress)
-        paths.append({name: np.stack([one[name] for one in seen]) for name in seen[0]})
+        seen, run = descend(course, data, own, run, targets, look, label, turn, asked.progress)
+        path = {name: np.stack([one[name] for one in seen]) for name in seen[0]}
+        paths.append(path | ({"C": correlations(path.pop("W"), grid)[:, None]} if kept else {}))
         ends.append(int(run.died))
         views.append(view)
     died = np.array(ends)
@@ -86,18 +98,23 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     gone = ~alive & (targets[:, None] > died)  # (time, replica): after the end
     path = {name: np.concatenate([one[name] for one in paths], axis=1) for name in paths[0]}
     path = {name: x if name in views[0].steady else blank(x, gone) for name, x in path.items()}
-    train, told = path.pop("train_loss"), views[0].report(path)
-    variables = dict(told.variables) | _of_squares(setting, path, times)
+    train, pairs = path.pop("train_loss"), path.pop("C", None)
+    told = report_of(setting, views[0], path)
+    variables, coords = dict(told.variables), {}
     if "error" in variables:
-        variables.pop("risk_error", None)
+        variables |= first_below(variables["error"][1], times)
+    if pairs is not None:
+        pairs = np.where(gone[grid].T[None, :, :, None, None], np.nan, pairs)
+        variables |= overlap_variables({"C": pairs})
+        coords = {"time_2": times[grid]}
     variables |= {
         "train_loss": (AT, train),
         "status": ("replica", np.where(alive, "ok", "diverged")),
         "end_time": ("replica", np.where(alive, times[-1], died * asked.clock)),
     }
     about = {"d": d, "n": n, "seed": asked.seed, "bytes_needed": network_memory(setting, asked).bytes, **told.attrs}
-    about |= {"risk_from": None, **ERROR.attrs} if "error" in variables else {}
-    return Seen(variables, {"time": times, "step": ("time", targets), **told.coords}, f"simulate ({name})", None, about)
+    coords |= {"time": times, "step": ("time", targets), **told.coords}
+    return Seen(variables, coords, f"simulate ({name})", None, about)
 
 
 def start_network(setting: NetworkDescent, course: Course, key: jax.Array, n: int, asked: Request) -> Replica:
@@ -122,15 +139,30 @@ _begin = eqx.filter_jit(begin)
 
 
 @eqx.filter_jit
-def _train_loss(course: Course, data: DataSet, parameters: Any) -> jax.Array:
-    return jnp.mean(course.loss.value(data.y, course.student.output(parameters, data.X)))
+def _train_loss(course: Course, data: DataSet, key: jax.Array, parameters: Any, step: jax.Array) -> jax.Array:
+    now = course.samples(data, key, step)
+    return jnp.mean(course.loss.value(now.y, course.student.output(parameters, now.X)))
 
 
-def _of_squares(setting: NetworkDescent, path: dict[str, np.ndarray], times: np.ndarray) -> dict[str, tuple[Any, Any]]:
-    """Error, exact risk and success of plain squares (units of weight one, no bias) that retrieve a phase."""
+def report_of(setting: NetworkDescent, view: AbstractView, path: dict[str, np.ndarray]) -> Report:
+    """What a path along (time, replica) says in the schema, with the ``error`` of a committee where it has one.
+
+    Of plain squares (units of weight one, no bias) that retrieve a phase the error is that of A = WW^T/m, and the risk
+    is exact; of others it is that of the output, if errors are squared and noise is added.
+    """
+    told = view.report(path)
+    variables, attrs = dict(told.variables), dict(told.attrs)
     plain = "b" not in path and "a" in path and bool(np.all((path["a"] == 1) | np.isnan(path["a"])))
-    if setting.phase is None or setting.kappa is None or not plain:
-        return {}
-    overlaps = path["Q"], path["M"], path["P"]
-    error = relative_error(*overlaps)
-    return {"error": (AT, error), "risk": (AT, matrix_risk(*overlaps, setting.kappa)), **first_below(error, times)}
+    if plain and setting.phase is not None and setting.kappa is not None:
+        overlaps = path["Q"], path["M"], path["P"]
+        variables |= {
+            "error": (AT, relative_error(*overlaps)),
+            "risk": (AT, matrix_risk(*overlaps, setting.kappa)),
+        }
+        variables.pop("risk_error", None)
+        return Report(variables, told.coords, attrs | {"risk_from": None, **ERROR.attrs})
+    if setting.parts.clean and isinstance(view, CommitteeView):
+        error = view.relative_error(path, np.asarray(variables["risk"][1]))
+        if error is not None:
+            return Report(variables | {"error": (AT, error)}, told.coords, attrs | OUTPUT.attrs)
+    return told

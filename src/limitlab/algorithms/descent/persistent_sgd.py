@@ -19,13 +19,15 @@ class PersistentSGD(AbstractMaskedDescent):
 
     from the stationary law P(s = 1) = b = ``batch_fraction``: a sample stays in for b tau/(1-b), and masks are
     correlated over a time b tau. tau = learning_rate/b is `StochasticGD`, b = 1 is `GradientDescent`. Clock:
-    t = learning_rate * step.
+    t = learning_rate * step; a student of m units has learning_rate/m in the place of eta everywhere.
 
     Parameters
     ----------
     scale
         "1/b" or "1", as for `StochasticGD`. With "1", rate, persistence time and clock are those of "1/b" with b times
         the learning rate and the persistence time.
+    fresh
+        n new samples at every step, as in `GradientDescent`: then nothing of the mask persists but its size.
     """
 
     learning_rate: float
@@ -34,6 +36,7 @@ class PersistentSGD(AbstractMaskedDescent):
     spherical: bool = eqx.field(static=True, default=True)
     penalty: float = 0.0
     scale: str = eqx.field(static=True, converter=mask_scale, default="1/b")
+    fresh: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)
@@ -53,7 +56,7 @@ class PersistentSGD(AbstractMaskedDescent):
                 f"{tau:g}. Use a longer persistence time or a smaller learning rate."
             )
 
-    def next_mask(self, key, mask):
-        enter = self.learning_rate / self.persistence_time
+    def next_mask(self, key, mask, width=1):
+        enter = self.learning_rate / width / self.persistence_time
         stay = 1 - (1 - self.batch_fraction) * enter / self.batch_fraction
         return uniform(key, mask.shape) < jnp.where(mask, stay, enter)

@@ -17,28 +17,48 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.algorithms.data import DataSet
+from limitlab.algorithms.data import DataSet, draw_labels
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.loop import march
-from limitlab.problems.base import AbstractStudent
+from limitlab.problems.base import AbstractInputs, AbstractStudent, AbstractTeacher
+from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.losses import AbstractLoss
 from limitlab.states.run import FIELD_BOUND, Run, whole
 from limitlab.states.success import COSINE, cosine
 from limitlab.verbs import Progress
 
-__all__ = ["FRAME", "START", "Course", "Learning", "begin", "descend", "descent_step"]
+__all__ = ["FRAME", "LOOK", "START", "Course", "Learning", "Nature", "begin", "descend", "descent_step"]
 
 LONGEST = 2.0  # of a step on the sphere, in units of its radius: the diameter
-MASK, HEAT, START, FRAME = range(4)  # streams of random numbers of one run
+MASK, HEAT, START, FRAME, LOOK, FRESH = range(6)  # streams of random numbers of one run
+
+
+class Nature(eqx.Module):
+    """Where samples come from."""
+
+    inputs: AbstractInputs
+    teacher: AbstractTeacher | None
+    channel: AbstractChannel
 
 
 class Course(eqx.Module):
-    """Who learns by which rule from which loss; ``watched``: one direction, and when it finds the teacher's is kept."""
+    """Who learns by which rule from which loss; ``watched``: one direction, and when it finds the teacher's is kept.
+
+    ``nature`` is for rules that take new samples at every step.
+    """
 
     rule: AbstractDescent
     loss: AbstractLoss
     student: AbstractStudent
     watched: bool = eqx.field(static=True, default=False)
+    nature: Nature | None = None
+
+    def samples(self, data: DataSet, key: jax.Array, step: jax.Array) -> DataSet:
+        """The samples of a step: the data set, or as many new ones of the same teacher."""
+        if self.nature is None or not self.rule.fresh:
+            return data
+        key, (n, d) = jax.random.fold_in(jax.random.fold_in(key, FRESH), step), data.X.shape
+        return draw_labels(self.nature.inputs, self.nature.teacher, data.teacher, self.nature.channel, key, n, d)
 
 
 class Learning(eqx.Module):
@@ -58,6 +78,7 @@ def begin(course: Course, parameters: Any, data: DataSet, key: jax.Array) -> Run
 
 def descent_step(course: Course, data: DataSet, key: jax.Array, run: Run, step: jax.Array) -> Run:
     """Two products with X for each unit, fields and forces, and O((n + d) m) besides."""
+    data = course.samples(data, key, step)
     rule, student, now, d = course.rule, course.student, run.state, data.X.shape[1]
     eps = rule.learning_rate / student.units
     answer = student.respond(now.parameters, data.X)
@@ -77,7 +98,7 @@ def descent_step(course: Course, data: DataSet, key: jax.Array, run: Run, step: 
         sound = _longest(student.directions(moved)) <= FIELD_BOUND**2 * d
     sound = sound & jnp.isfinite(sum(jnp.sum(x) for x in jax.tree.leaves(moved)))
     found = jnp.where((now.found < 0) & _hits(course, moved, data), step + 1, now.found)
-    mask = rule.next_mask(jax.random.fold_in(jax.random.fold_in(key, MASK), step + 1), now.mask)
+    mask = rule.next_mask(jax.random.fold_in(jax.random.fold_in(key, MASK), step + 1), now.mask, student.units)
     return run.onward(Learning(moved, mask, found), sound, step)
 
 
@@ -127,12 +148,12 @@ def descend(
     key: jax.Array,
     run: Run,
     targets: np.ndarray,
-    look: Callable[[Any], Any],
+    look: Callable[[Any, Any], Any],
     label: str,
     turn: tuple[int, int] = (0, 1),
     progress: Progress | None = None,
 ) -> tuple[list[Any], Run]:
-    """What ``look(parameters)`` sees at the target steps, and the run at the last; ``turn`` is (replica, replicas)."""
+    """What ``look(parameters, step)`` sees at the targets, and the run at the last; ``turn`` is (replica, replicas)."""
     (replica, replicas), last = turn, int(targets[-1])
     begun = replica * last
 
@@ -141,7 +162,7 @@ def descend(
 
     return march(
         onward,
-        lambda state, _: look(state.parameters),
+        lambda state, step: look(state.parameters, jnp.asarray(step - begun)),
         run,
         (targets + begun).tolist(),
         progress,

@@ -16,6 +16,8 @@ class StochasticGD(AbstractMaskedDescent):
     scale
         The force of a sample in the batch is multiplied by "1/b", so that its mean is that of full-batch descent, or
         by "1": then rate and clock are those of "1/b" with b times the learning rate.
+    fresh
+        n new samples at every step, as in `GradientDescent`.
     """
 
     learning_rate: float
@@ -23,10 +25,11 @@ class StochasticGD(AbstractMaskedDescent):
     spherical: bool = eqx.field(static=True, default=True)
     penalty: float = 0.0
     scale: str = eqx.field(static=True, converter=mask_scale, default="1/b")
+    fresh: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)
         check_mask(self)
 
-    def next_mask(self, key, mask):
+    def next_mask(self, key, mask, width=1):
         return uniform(key, mask.shape) < self.batch_fraction

@@ -5,7 +5,8 @@ Simulations and predictions draw the same instance and the same start from the s
 
 import math
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,8 +20,10 @@ from limitlab.algorithms.settings.fixed_data import PhaseData, WideDescent
 from limitlab.errors import AccuracyWarning
 from limitlab.numerics.machine import Memory, one_thread
 from limitlab.numerics.trees import traced
+from limitlab.states.committee import overlap_variables
+from limitlab.states.direction import correlations, keeps_two_times, two_times_held
 from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_attrs, matrix_variables
-from limitlab.states.request import Request, Seen
+from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import FIELD_BOUND, Run
 from limitlab.verbs import Progress
 
@@ -41,9 +44,9 @@ REFERENCE = "saraomannelli2020optimization"
 def wide_memory(setting: WideDescent, asked: Request) -> Memory:
     """What `run_wide` holds: X and its workspace, W and the fields, and what is seen of all replicas."""
     d, width, looks = asked.d, setting.width, asked.replicas * len(asked.clocked[0])
-    n = sample_count("simulate", setting.ratio, d)
+    n, held = sample_count("simulate", setting.ratio, d), two_times_held(asked.clocked[0], asked.replicas, width, d)
     return Memory(
-        8 * (4 * n * d + 3 * (n + d) * width + 40 * looks),
+        8 * (4 * n * d + 3 * (n + d) * width + 40 * looks + held),
         f"It holds {n} x {d} inputs, {width} x {d} weights and {looks} looks. Use a smaller d, sample_ratio or width, "
         "or fewer replicas or times.",
     )
@@ -58,24 +61,40 @@ def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
     motion at a given time does not depend on m. Gives, by time and replica, ``risk`` on a new sample (exact for the
     weights reached), ``train_loss`` and ``error`` = \|A - A*\|^2/\|A*\|^2 with A = WW^T/m; ``success`` if the error
     is below 0.01 at an asked time, and ``success_time``, the first such time (infinite if none). A run whose weights
-    grow beyond all bounds is "diverged".
+    grow beyond all bounds is "diverged". Where these are few numbers, also the overlaps ``M``, ``Q``, ``P``, the second
+    layer ``a`` and the correlation ``C`` of two times, as for any student (see `run_network`).
 
     A step costs two products of an n x d matrix with a d x m one. `MatrixFlow` with the same d and seed sees the same
     data and start.
     """
     by, d, width, (times, targets) = f"simulate with {name}", asked.d, setting.width, asked.clocked
-    n = sample_count(by, setting.ratio, d)
-    runs = []
+    n, grid = sample_count(by, setting.ratio, d), second_times(times)
+    runs, overlaps, paired = [], [], keeps_two_times(times, asked.replicas, width, d)
     for replica in range(asked.replicas):
         instance = draw_instance(by, setting, d, asked.seed, replica)
         if replica == 0:
             warn_if_unstable(by, setting, instance, stacklevel=6)
         V = draw_weights(setting, d, asked.seed, replica, width).T / np.sqrt(width)
-        runs.append(descend(setting, instance, V, targets, (replica, asked.replicas), asked.progress))
+        states: list[np.ndarray] = []
+        keep = states.append if paired else None
+        run = descend(setting, instance, V, targets, (replica, asked.replicas), asked.progress, keep)
+        runs.append(run)
+        if paired:
+            W = np.sqrt(width) * np.stack(states).swapaxes(1, 2)
+            lost = (np.asarray(targets) > run.end) & (run.status != "ok")
+            overlaps.append(_overlaps(np.where(lost[:, None, None], np.nan, W), instance.teacher, grid))
     end = [times[-1] if run.status == "ok" else run.end * setting.clock for run in runs]
+    variables = matrix_variables(times, [run.seen for run in runs], [run.status for run in runs], end)
+    coords: dict[str, Any] = {"time": times, "step": ("time", targets)}
+    if paired:
+        variables |= overlap_variables({name: np.stack([o[name] for o in overlaps], axis=1) for name in "MQCa"})
+        P = np.stack([o["P"] for o in overlaps])
+        same, units = np.max(np.abs(P - P[0])) <= 1e-9, ("teacher", "teacher_2")
+        variables["P"] = (units, P[0]) if same else (("replica", *units), P)
+        coords["time_2"] = times[grid]
     return Seen(
-        matrix_variables(times, [run.seen for run in runs], [run.status for run in runs], end),
-        {"time": times, "step": ("time", targets)},
+        variables,
+        coords,
         f"simulate ({name})",
         REFERENCE,
         {
@@ -87,6 +106,18 @@ def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
             "bytes_needed": wide_memory(setting, asked).bytes,
         },
     )
+
+
+def _overlaps(W: np.ndarray, teacher: np.ndarray, grid: np.ndarray) -> dict[str, np.ndarray]:
+    """What is seen of weights W (time, m, d) beside the teacher (d,)."""
+    d = len(teacher)
+    return {
+        "M": W @ teacher[:, None] / d,
+        "Q": W @ W.swapaxes(1, 2) / d,
+        "C": correlations(W, grid),
+        "a": np.where(np.isnan(W[..., 0]), np.nan, 1.0),
+        "P": np.array([[teacher @ teacher / d]]),
+    }
 
 
 # --- one instance and its start ------------------------------------------------------------------------------
@@ -144,8 +175,11 @@ def descend(
     targets: np.ndarray,
     turn: tuple[int, int] = (0, 1),
     progress: Progress | None = None,
+    keep: Callable[[np.ndarray], None] | None = None,
 ) -> Descended:
     r"""Steps V <- (1 + eps S) V from step 0, seen at the target steps; eps = 4 kappa learning_rate/width.
+
+    ``keep`` is given V at each of these steps.
 
     It is A <- (1 + eps S) A (1 + eps S) for A = V V^T, whatever the number of columns of V.
     """
@@ -158,9 +192,15 @@ def descend(
     def onward(run, first, upto):
         return _advance(X, b, eps, run, first - begun, upto - begun)
 
+    def see(state, _):
+        V = np.asarray(state)
+        if keep is not None:
+            keep(V)
+        return look(instance, V, kappa)
+
     seen, run = march(
         onward,
-        lambda state, _: look(instance, np.asarray(state), kappa),
+        see,
         Run.alone(jnp.asarray(V)),
         (targets + begun).tolist(),
         progress,

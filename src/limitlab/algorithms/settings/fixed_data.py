@@ -8,14 +8,17 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 import equinox as eqx
+import jax
+import numpy as np
 
 from limitlab.algorithms.base import AbstractFit
 from limitlab.algorithms.checks import check_flat, check_no_features, check_normal, check_normal_fields, check_sphere
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.one_pass.setting import OnePass
-from limitlab.errors import LimitUndefinedError
+from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.numerics.trees import as_array
 from limitlab.problems.asked import Asked
-from limitlab.problems.base import AbstractInputs
+from limitlab.problems.base import AbstractInputs, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.inputs import Modes
 from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
@@ -23,8 +26,19 @@ from limitlab.problems.networks import Committee, RandomFeatures, SingleIndex
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart, RandomStart
+from limitlab.states.overlaps import Overlaps
 
-__all__ = ["GLM", "ConvexFit", "Descent", "NetworkDescent", "PhaseData", "WideDescent", "at_ratio", "fitting"]
+__all__ = [
+    "GLM",
+    "CommitteeDescent",
+    "ConvexFit",
+    "Descent",
+    "NetworkDescent",
+    "PhaseData",
+    "WideDescent",
+    "at_ratio",
+    "fitting",
+]
 
 S = TypeVar("S")
 
@@ -166,9 +180,25 @@ class Descent(_OneDirection):
     loss: AbstractLoss
     start: AbstractStart
 
+    @property
+    def clock(self) -> float:
+        """Macroscopic time per step."""
+        return float(self.rule.learning_rate)
+
+    @property
+    def even(self) -> bool:
+        """Whether labels do not see the sign of the teacher's field."""
+        return bool(self.channel.even)
+
+    def overlaps(self, d: float | None) -> Overlaps:
+        """At time 0 and dimension d, or in the limit (None)."""
+        m, q = self.start.direction_overlaps(self.rho, self.rule.spherical, d)
+        Q, M, P, a = map(as_array, (np.array([[q]]), np.array([[m]]), np.array([[self.rho]]), np.ones(1)))
+        return Overlaps(Q, M, P, a)
+
     @classmethod
     def of(cls, problem: Problem, asked: Asked) -> Self:
-        return cls._parsed(problem, asked, problem.inputs.normal)
+        return cls._parsed(problem, asked, problem.inputs.normal, once=True)
 
     @classmethod
     def to_simulate(cls, problem: Problem, asked: Asked) -> Self:
@@ -176,7 +206,7 @@ class Descent(_OneDirection):
         return cls._parsed(problem, asked, problem.inputs.normal or problem.inputs.signs)
 
     @classmethod
-    def _parsed(cls, problem: Problem, asked: Asked, spread: bool) -> Self:
+    def _parsed(cls, problem: Problem, asked: Asked, spread: bool, once: bool = False) -> Self:
         rule = asked.part(
             problem.algorithm,
             AbstractDescent,
@@ -184,6 +214,8 @@ class Descent(_OneDirection):
             "See limits(problem) for this rule.",
         )
         ratio = _ratio(problem, asked)
+        if once:
+            check_one_set(rule, asked)
         teacher = asked.part(
             problem.teacher,
             SingleIndex,
@@ -242,6 +274,92 @@ class NetworkDescent(eqx.Module):
         """The prefactor of the loss of such a student, if it is the square of a residual."""
         kappa = None if self.problem.loss is None else self.problem.loss.squares_prefactor(self.problem.channel)
         return None if kappa is None else float(kappa)
+
+
+class CommitteeDescent(NetworkDescent):
+    """Descent of a committee beside a teacher with directions, on Gaussian inputs: all that its theory needs.
+
+    The second layer stands still, and overlaps of the start are known as d grows.
+    """
+
+    @classmethod
+    def of(cls, problem: Problem, asked: Asked) -> Self:
+        rule = asked.part(
+            problem.algorithm, AbstractDescent, "descent on a fixed data set, such as GradientDescent(0.01)", "Set it."
+        )
+        _ratio(problem, asked)
+        check_one_set(rule, asked)
+        check_normal(problem, asked)
+        needed = "a student with one direction (leave Problem.student out) or a Committee with a fixed second layer"
+        student = asked.part(problem.student, Committee, needed, "Use Committee(width=2, activation='erf').")
+        if student.second_layer != "fixed" or student.bias != "none":
+            asked.refuse(needed, student, 'Use second_layer="fixed" and no bias.')
+        if problem.teacher is None or not problem.teacher.by_fields or problem.teacher.units == 0:
+            asked.refuse("a teacher with directions", problem.teacher, "Use Committee, MultiIndex or SingleIndex.")
+        loss = _loss(problem, asked)
+        wrong = loss.reads(problem.channel)
+        if wrong is not None:
+            asked.refuse(*wrong)
+        start = _start(problem, asked)
+        if not start.joint:
+            asked.refuse("a start whose overlaps are known", start, "Use OverlapStart(Q, M, P) or InformedStart(m).")
+        if student.output_weights is None and start.random_layer:
+            asked.refuse("a second layer that is given", f"one drawn at random by {start}", "Set output_weights.")
+        network = cls.to_simulate(problem, asked)
+        setting = cls(problem, rule, network.parts, network.ratio)
+        setting.overlaps(None)  # or a word on its shapes
+        return setting
+
+    @property
+    def student(self) -> Committee:
+        student = self.parts.student
+        if not isinstance(student, Committee):
+            raise TypeError("A CommitteeDescent is made by `of`, which asks for a Committee.")
+        return student
+
+    @property
+    def teacher(self) -> AbstractTeacher:
+        if self.parts.teacher is None:
+            raise TypeError("A CommitteeDescent is made by `of`, which asks for a teacher.")
+        return self.parts.teacher
+
+    @property
+    def channel(self) -> AbstractChannel:
+        return self.parts.channel
+
+    @property
+    def loss(self) -> AbstractLoss:
+        """As the output is read: that of squares stands for a square."""
+        return self.parts.loss
+
+    @property
+    def clock(self) -> float:
+        """Macroscopic time per step, learning_rate/m."""
+        return float(self.rule.learning_rate) / self.student.width
+
+    @property
+    def even(self) -> bool:
+        """Whether labels stay when all directions of the teacher are turned around."""
+        return self.teacher.parity == 1 or (self.teacher.parity == -1 and bool(self.channel.even))
+
+    def overlaps(self, d: float | None) -> Overlaps:
+        """At time 0 in the limit."""
+        start, p, k = self.parts.start, self.student.width, self.teacher.units
+        Q, M, P = (np.array(x, float) for x in start.limit(p, k))
+        if M.shape != (p, k):
+            raise InputError(
+                f"Problem.start has overlaps M of shape {M.shape} (students, teachers); the student has {p} units and "
+                f"the teacher {k} directions. Give M one row per unit and one column per direction."
+            )
+        if k == 1 and not self.teacher.by_start:  # directions are taken at the length that they are drawn with
+            rho = float(self.teacher.moment)
+            M, P = M * np.sqrt(rho / P), np.array([[rho]])
+        if self.rule.spherical:
+            norm = np.sqrt(np.diag(Q))
+            Q, M = Q / np.outer(norm, norm), M / norm[:, None]
+        a = self.student.output_weights
+        a = start.draw_second_layer(jax.random.key(0), p) if a is None else a
+        return Overlaps(as_array(Q), as_array(M), as_array(P), as_array(np.asarray(a, float)))
 
 
 class PhaseData(_OneDirection):
@@ -303,7 +421,7 @@ class WideDescent(PhaseData):
             asked.refuse(needed, start, "Use this one.")
         needed = "Problem.algorithm=GradientDescent(learning_rate=..., spherical=False)"
         rule = asked.part(problem.algorithm, AbstractDescent, needed, "Set it.")
-        if rule.masked or rule.heat is not None:
+        if rule.masked or rule.heat is not None or rule.fresh:
             asked.refuse(needed, rule, "Set it.")
         if rule.spherical or float(rule.penalty) > 0:
             asked.refuse(
@@ -334,6 +452,16 @@ def _ratio(problem: Problem, asked: Asked, remedy: str = "Set sample_ratio=3.0, 
         came = "sample_ratio=None, which means a fresh sample at every step"
         asked.refuse("a fixed data set (Problem.sample_ratio = n/d)", came, remedy)
     return float(problem.sample_ratio)
+
+
+def check_one_set(rule: AbstractDescent, asked: Asked) -> None:
+    """Refuse new samples at every step."""
+    if rule.fresh:
+        asked.refuse(
+            "one data set that every step uses (fresh=False)",
+            f"{type(rule).__name__} with fresh=True",
+            "Simulate it, or use OnlineSGD with OverlapODE for one pass.",
+        )
 
 
 def _loss(problem: Problem, asked: Asked) -> AbstractLoss:

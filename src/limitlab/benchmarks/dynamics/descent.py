@@ -1,5 +1,7 @@
 """Speed of descent on a fixed data set and of its dynamical mean-field theory, in one run. Compile apart."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,6 +68,58 @@ def measure(table: Table) -> None:
             table.add(
                 f"   DMFT with identity, {steps} steps, {count} trajectories: seconds, MiB", f"{took:.2f}, {memory:.0f}"
             )
+
+    _units(table)
+    _success(table)
+
+
+def squares(m: int, start=None, spherical: bool = False) -> ll.Problem:
+    """A student of m squares; its step is that of one unit on the clock."""
+    return ll.Problem(
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Modulus(),
+        sample_ratio=ALPHA,
+        student=ll.Committee(m, "square"),
+        loss=ll.PhaseRetrievalLoss(),
+        start=ll.RandomStart() if start is None else start,
+        algorithm=ll.GradientDescent(m * RATE, spherical=spherical),
+    )
+
+
+def _units(table: Table) -> None:
+    """The cost of a second and a third unit, at equal steps."""
+    limit, times = ll.DMFT(trajectories=4096, batches=1), np.array([100 * RATE])
+    cases = [problem(ll.GradientDescent(RATE, spherical=False))]
+    cases += [squares(m, ll.OverlapStart(Q=np.eye(m), M=np.linspace(0.5, 0.1, m)[:, None], P=[[1.0]])) for m in (2, 3)]
+    one, two, three = together(*(lambda p=p: ll.predict(p, limit, times).train_loss.values for p in cases), repeats=4)
+    table.add("DMFT, 100 steps, 4096 trajectories: two units / one", f"{two / one:.1f}", "<= 6", two <= 6 * one)
+    table.add(
+        "   three units / one; seconds of one, two, three", f"{three / one:.1f}; {one:.2f}, {two:.2f}, {three:.2f}"
+    )
+
+
+def _success(table: Table) -> None:
+    """A curve of successes, 40 runs at 8 ratios, in one call and one by one."""
+    ratios, d, runs, t_max, every = np.linspace(2.0, 5.5, 8), 64, 40, 20.0, 50
+    one, looks = squares(2), RATE * np.arange(0, round(t_max / RATE) + 1, every)
+
+    def by_one():
+        cells = [ll.simulate(dataclasses.replace(one, sample_ratio=a), d, looks, replicas=runs) for a in ratios]
+        return [float(ll.success_rate(cell).success_rate) for cell in cells]
+
+    def at_once():
+        rate = ll.success_rate(one, d=d, sample_ratios=ratios, t_max=t_max, runs=runs, every=every)
+        return rate.success_rate.values
+
+    same = np.array_equal(by_one(), at_once())
+    slow, fast = together(by_one, at_once, repeats=1)
+    table.add(
+        "success at 8 ratios, 40 runs each, d = 64: one by one / one call",
+        f"{slow / fast:.1f}",
+        ">= 5",
+        slow >= 5 * fast,
+    )
+    table.add("   seconds; the same shares", f"{slow:.1f}, {fast:.1f}; {same}")
 
 
 if __name__ == "__main__":

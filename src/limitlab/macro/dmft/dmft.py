@@ -10,8 +10,9 @@ import numpy as np
 
 from limitlab._setup import double
 from limitlab.algorithms.descent.curvature import warn_if_unstable
-from limitlab.algorithms.settings.fixed_data import Descent
+from limitlab.algorithms.settings.fixed_data import CommitteeDescent, Descent
 from limitlab.errors import AccuracyWarning, InputError
+from limitlab.macro.dmft.forces import AbstractForce, CommitteeForce, LineForce
 from limitlab.macro.dmft.paths import draw_sample
 from limitlab.macro.dmft.report import report
 from limitlab.macro.dmft.rows import Kernels, Model, Scheme
@@ -20,12 +21,17 @@ from limitlab.macro.dmft.state import DMFTState
 from limitlab.macro.limit import AbstractLimit
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times, whole_steps
 from limitlab.numerics.keys import folded
+from limitlab.numerics.linalg import nearest_psd
 from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.numerics.trees import as_array, plain, traced
 from limitlab.problems.asked import Asked
+from limitlab.problems.base import AbstractTeacher
+from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.problem import Problem
 from limitlab.spec import spec_hash
+from limitlab.states.committee import CommitteeView
 from limitlab.states.direction import TwoTimes
+from limitlab.states.matrix import Retrieved
 from limitlab.states.request import second_times
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
@@ -41,8 +47,18 @@ BLURRED = 2.0  # an overlap of the start below this many sqrt(alpha/trajectories
 OVERSHOOTS = 1.6  # eta h^2 of the largest field; batches were lost from 1.65 on
 
 
+class _Labels(eqx.Module):
+    """Labels of the teacher's fields (N, k)."""
+
+    teacher: AbstractTeacher
+    channel: AbstractChannel
+
+    def __call__(self, key: jax.Array, fields: jax.Array) -> jax.Array:
+        return self.channel.sample(key, self.teacher.link(fields))
+
+
 class DMFT(AbstractLimit):
-    r"""Descent of one direction w on n = alpha d samples as :math:`d \to \infty`, step by step (eta is not small).
+    r"""Descent of one direction w, or of m units, on n = alpha d samples as :math:`d \to \infty`, at a finite step.
 
     .. math::
         h^{t+1} &= a_t h^t - e_t \Big[g^t + \sum_{s \le t} K(t, s)\, h^s + \xi^t\Big] + \mathrm{noise}, \qquad
@@ -55,16 +71,29 @@ class DMFT(AbstractLimit):
     kernels, so that the sphere is kept exactly. Needs Gaussian inputs, a `SingleIndex` teacher, and a start independent
     of the data. Clock: t = learning_rate * step.
 
-    The result has ``m``, ``q``, ``train_loss``, ``risk``; ``C`` = w(t).w(t')/d and ``R``, the response of w(t) to a
-    field on w at t' per unit time; the memory kernels ``M_C`` and ``M_R`` = -K/eta for t' < t, ``delta_nu`` = K(t, t);
-    ``nu`` = (1 - a)/eta, the multiplier that keeps the sphere (else the ridge); ``residual``, by how much
-    :math:`\alpha E[g^t h^t]` differs from what the kernels say. The dimension ``replica`` counts batches: independent
-    solutions, whose scatter is the Monte-Carlo error. No bias is seen beside it from 256 trajectories on, but for
-    losses whose force jumps (`HingeLoss`, `AmplitudeLoss`): there one of order 1/trajectories remains, which may be
-    0.4 of the scatter of single batches at 256 (you are warned) and is 0.2 of it at 1024.
+    A student ``Committee(width=m)`` with a fixed second layer c has the same equations with h and xi in R^m, h_0 in R^k
+    of a `SingleIndex`, `Committee` or `MultiIndex` teacher, and matrices for numbers, in this order:
 
-    Memory: 32 + 9 probes bytes per trajectory and step, and blocks of steps beyond the last (``bytes_needed`` has all),
-    one batch at a time. Work: 8 trajectories * steps^2.
+    .. math::
+        g_a = \sigma\, m\, \frac{\partial \ell(y, f)}{\partial h_a}, \quad J = \frac{\partial g}{\partial h}, \quad
+        M_{t+1} = A_t M_t - E_t\, \alpha E[g^t h_0^T], \quad M_C(t, s) = \alpha E[g^t g^{s\,T}], \quad
+        K(t, s) = \alpha E\Big[J^t \frac{dh^t}{dP^s}\Big], \quad K(t, t) = \alpha E[J^t]
+
+    at eps = learning_rate/m, on the clock t = eps * step. Its result has ``M`` (student, teacher) and ``Q`` (student,
+    student_2), ``C``, ``R``, ``M_C`` and ``M_R`` over (time, time_2, student, student_2), ``delta_nu`` over pairs of
+    units, ``nu`` over units, and ``error`` as simulations have it. It starts from ``OverlapStart(Q, M, P)`` or
+    ``InformedStart(m)``. Units with kinks (relu) have forces that jump: see below.
+
+    The result of one direction has ``m``, ``q``, ``train_loss``, ``risk``; ``C`` = w(t).w(t')/d and ``R``, the response
+    of w(t) to a field on w at t' per unit time; the memory kernels ``M_C`` and ``M_R`` = -K/eta for t' < t,
+    ``delta_nu`` = K(t, t); ``nu`` = (1 - a)/eta, the multiplier that keeps the sphere (else the ridge); ``residual``,
+    by how much :math:`\alpha E[g^t h^t]` differs from what the kernels say. The dimension ``replica`` counts batches:
+    independent solutions, whose scatter is the Monte-Carlo error. No bias is seen beside it from 256 trajectories on,
+    but for forces that jump (`HingeLoss`, `AmplitudeLoss`, units with kinks): there one of order 1/trajectories
+    remains, which may be 0.4 of the scatter of single batches at 256 (you are warned) and is 0.2 of it at 1024.
+
+    Memory: 32 + 9 probes bytes per trajectory, unit and step, and blocks of steps beyond the last (``bytes_needed`` has
+    all), one batch at a time. Work: 8 trajectories * (m steps)^2.
 
     Parameters
     ----------
@@ -83,7 +112,7 @@ class DMFT(AbstractLimit):
         A whole number.
     d
         For a `RandomStart`: the dimension at which its overlap with the teacher is sqrt(q rho/d) (in the limit it is 0,
-        from where labels without a sign never leave).
+        from where labels without a sign never leave). For one direction only.
     tolerance, iterations
         Of the iterated scheme: the change of m and C at which it stops, and the most iterations.
     """
@@ -100,7 +129,7 @@ class DMFT(AbstractLimit):
 
     reference: ClassVar[str] = "mignacco2021stochasticity"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
-    variables: ClassVar[dict[str, Variable]] = assembled(TwoTimes, Run)
+    variables: ClassVar[dict[str, Variable]] = assembled(TwoTimes, CommitteeView, Retrieved, Run)
 
     def __check_init__(self):
         check_integer("DMFT", "trajectories", self.trajectories, low=8, remedy="Thousands give errors of a per cent.")
@@ -118,17 +147,22 @@ class DMFT(AbstractLimit):
                 "True. Use scheme='causal'."
             )
 
-    def setting(self, problem: Problem, asked: Asked) -> Descent:
-        setting = Descent.of(problem, asked)
-        if not setting.loss.smooth and not self._identity:
+    def setting(self, problem: Problem, asked: Asked) -> Descent | CommitteeDescent:
+        setting = _setting(problem, asked)
+        force = _force(setting)
+        if not force.smooth and not self._identity:
+            what = "a loss with kinks" if not setting.loss.smooth else "units with kinks"
             asked.refuse(
-                "scheme='causal' with identity=True for a loss with kinks",
-                f"{setting.loss} with scheme={self.scheme!r}, identity={self.identity}",
-                "Leave both out, or use a smooth loss such as SquaredHingeLoss().",
+                f"scheme='causal' with identity=True for {what}",
+                f"{setting.loss if not setting.loss.smooth else problem.student} with scheme={self.scheme!r}, "
+                f"identity={self.identity}",
+                "Leave both out, or use a smooth one.",
             )
+        if self.d is not None and isinstance(setting, CommitteeDescent):
+            asked.refuse("DMFT.d for one direction only", f"d={self.d:g}", "Give the overlaps: OverlapStart(Q, M, P).")
         return setting
 
-    def solve(self, setting: Descent, times: np.ndarray) -> "xr.Dataset":
+    def solve(self, setting: Descent | CommitteeDescent, times: np.ndarray) -> "xr.Dataset":
         steps = self._prepare(setting, times)
         solved, notes = [], []
         for index in turns(range(self.batches)):
@@ -163,28 +197,32 @@ class DMFT(AbstractLimit):
         data = self._report(setting, times, steps, [batch.kernels for batch in batches], [{}] * self.batches)
         return data, DMFTState(tuple(batches), spec_hash(problem), self._settings())
 
-    def memory(self, setting: Descent, times: np.ndarray) -> Memory:
+    def memory(self, setting: Descent | CommitteeDescent, times: np.ndarray) -> Memory:
         return self._memory(setting, times, kept=1)
 
-    def _memory(self, setting: Descent, times: np.ndarray, kept: int) -> Memory:
-        last = int(whole_steps(times, float(setting.rule.learning_rate))[-1])
+    def _memory(self, setting: Descent | CommitteeDescent, times: np.ndarray, kept: int) -> Memory:
+        last = int(whole_steps(times, setting.clock)[-1])
         looks = 8 * 5 * self.batches * len(times) * (len(second_times(times)) + 6)
         return Memory(
             kept * self._bytes(setting, last) + looks,
-            f"It holds {self.trajectories} trajectories of {last} steps. Use fewer trajectories and more batches, a "
+            f"It holds {self.trajectories} trajectories of {last} steps"
+            + (f" of {units} units" if (units := _force(setting).units) > 1 else "")
+            + ". Use fewer trajectories and more batches, a "
             "shorter time, or a larger learning_rate.",
         )
 
-    def _prepare(self, setting: Descent, times: np.ndarray) -> np.ndarray:
+    def _prepare(self, setting: Descent | CommitteeDescent, times: np.ndarray) -> np.ndarray:
         """The steps of the asked times, after a word on the step size."""
-        self._warn(setting, unstable=warn_if_unstable("DMFT", setting, stacklevel=6))
-        return whole_steps(times, float(setting.rule.learning_rate))
+        unstable = isinstance(setting, Descent) and warn_if_unstable("DMFT", setting, stacklevel=6)
+        self._warn(setting, unstable)
+        return whole_steps(times, setting.clock)
 
-    def _warn(self, setting: Descent, unstable: bool) -> None:
+    def _warn(self, setting: Descent | CommitteeDescent, unstable: bool) -> None:
         """Three ways in which finitely many trajectories are worse than the theory they stand for."""
         rule, ratio = setting.rule, setting.ratio
-        m, blur = abs(self._start(setting)[0]), float(np.sqrt(ratio / self.trajectories))
-        if setting.channel.even and 0 < m < BLURRED * blur:
+        m = float(np.max(np.abs(np.asarray(setting.overlaps(self.d).M))))
+        force, blur = _force(setting), float(np.sqrt(ratio / self.trajectories))
+        if setting.even and 0 < m < BLURRED * blur:
             warnings.warn(
                 f"DMFT: the overlap {m:.2g} of the start is not well above what {self.trajectories} trajectories "
                 f"resolve (about {blur:.2g}): how it grows from there is Monte-Carlo noise. Use trajectories="
@@ -192,16 +230,17 @@ class DMFT(AbstractLimit):
                 AccuracyWarning,
                 stacklevel=6,
             )
-        if not setting.loss.smooth and self.trajectories < SETTLED:
+        if not force.smooth and self.trajectories < SETTLED:
+            whose = "units with kinks" if setting.loss.smooth else type(setting.loss).__name__
             warnings.warn(
-                f"DMFT: the force of {type(setting.loss).__name__} jumps, and {self.trajectories} trajectories then "
-                "have a bias of order 1/trajectories that batches do not show, about 0.4 of the scatter of one batch "
-                f"at 256. Use trajectories={SETTLED} or more.",
+                f"DMFT: the force of {whose} jumps, and {self.trajectories} trajectories then have a bias of order "
+                "1/trajectories that batches do not show, about 0.4 of the scatter of one batch at 256. Use "
+                f"trajectories={SETTLED} or more.",
                 AccuracyWarning,
                 stacklevel=6,
             )
-        longest = 4 * np.log(self.trajectories)  # the largest h^2 among draws of variance 2
-        reach = float(rule.learning_rate) * float(rule.factor) * float(setting.loss.quartic) * longest
+        longest = 2 * _upper_tail(self.trajectories, force.units + setting.teacher.units)
+        reach = setting.clock * float(rule.factor) * float(force.quartic) * longest
         if reach > OVERSHOOTS and not unstable:
             warnings.warn(
                 f"DMFT: at learning_rate={float(rule.learning_rate):g} steps of rare trajectories with a large field "
@@ -211,10 +250,11 @@ class DMFT(AbstractLimit):
                 stacklevel=6,
             )
 
-    def _bytes(self, setting: Descent, steps: int) -> int:
-        return bytes_needed(self.trajectories, self._scheme(setting), steps, self.scheme == "iterated")
+    def _bytes(self, setting: Descent | CommitteeDescent, steps: int) -> int:
+        units = _force(setting).units
+        return bytes_needed(self.trajectories, self._scheme(setting), steps, self.scheme == "iterated", units)
 
-    def _kernels(self, setting: Descent, index: int, last: int) -> tuple[Kernels, dict]:
+    def _kernels(self, setting: Descent | CommitteeDescent, index: int, last: int) -> tuple[Kernels, dict]:
         model, key, batch = self._model(setting), self._key(index), self._begin(setting, index, last)
         if self.scheme == "causal":
             return continue_batch(model, batch, key, last).kernels, {}
@@ -225,26 +265,21 @@ class DMFT(AbstractLimit):
     def _identity(self) -> bool:
         return self.scheme == "causal" if self.identity is None else bool(self.identity)
 
-    def _scheme(self, setting: Descent) -> Scheme:
+    def _scheme(self, setting: Descent | CommitteeDescent) -> Scheme:
         return Scheme(self.probes, self._identity)
 
-    def _model(self, setting: Descent) -> Model:
-        rule, loss = traced((setting.rule, setting.loss))
-        alpha, rho = np.asarray(float(setting.ratio)), np.asarray(float(setting.rho))
-        return Model(rule, loss, as_array(alpha), as_array(rho), self._scheme(setting), bool(setting.channel.even))
+    def _model(self, setting: Descent | CommitteeDescent) -> Model:
+        rule, force = traced((setting.rule, _force(setting)))
+        alpha, P = np.asarray(float(setting.ratio)), np.asarray(setting.overlaps(None).P, float)
+        return Model(rule, force, as_array(alpha), as_array(P), self._scheme(setting), setting.even)
 
-    def _start(self, setting: Descent) -> tuple[float, float]:
-        """m and q at time 0."""
-        return setting.start.direction_overlaps(setting.rho, setting.rule.spherical, self.d)
-
-    def _begin(self, setting: Descent, index: int, last: int) -> Batch:
-        model, key = self._model(setting), self._key(index)
-        rho = float(model.rho)
-        m, q = self._start(setting)
-        sample = draw_sample(
-            setting.channel, self.trajectories, rho, max(q - m * m / rho, 0.0), key, (self.seed, index)
-        )
-        return first_batch(model, sample, m, q, key, block_length(last))
+    def _begin(self, setting: Descent | CommitteeDescent, index: int, last: int) -> Batch:
+        model, key, start = self._model(setting), self._key(index), setting.overlaps(self.d)
+        Q, M, P = (np.asarray(x, float) for x in (start.Q, start.M, start.P))
+        rest = np.asarray(nearest_psd(as_array(Q - M @ np.linalg.solve(P, M.T))))
+        labels = _Labels(*traced((setting.teacher, setting.channel)))
+        sample = draw_sample(labels, self.trajectories, P, rest, key, (self.seed, index))
+        return first_batch(model, sample, M, rest, key, block_length(last))
 
     def _key(self, index: int) -> jax.Array:
         return folded(self.seed, index)
@@ -253,7 +288,9 @@ class DMFT(AbstractLimit):
         names = ("trajectories", "batches", "probes", "seed", "d")
         return json.dumps({name: getattr(self, name) for name in names} | {"identity": self._identity})
 
-    def _report(self, setting: Descent, times, steps, solved: list[Kernels], notes: list[dict]) -> "xr.Dataset":
+    def _report(
+        self, setting: Descent | CommitteeDescent, times, steps, solved: list[Kernels], notes: list[dict]
+    ) -> "xr.Dataset":
         attrs = {
             "trajectories": self.trajectories,
             "scheme": self.scheme,
@@ -263,3 +300,23 @@ class DMFT(AbstractLimit):
         attrs |= {name: [note[name] for note in notes] for name in notes[0]}
         settled = [note.get("change", 0.0) <= self.tolerance for note in notes]
         return report(setting, times, steps, solved, settled, self.reference, attrs)
+
+
+def _upper_tail(count: int, fields: int) -> float:
+    """The largest squared norm among so many draws of standard normal fields: 2 log(count) of two."""
+    from scipy.special import chdtri
+
+    return float(chdtri(fields, 1 / count))
+
+
+def _setting(problem: Problem, asked: Asked) -> Descent | CommitteeDescent:
+    """One direction, or a committee."""
+    if problem.student is None or problem.student.linear:
+        return Descent.of(problem, asked)
+    return CommitteeDescent.of(problem, asked)
+
+
+def _force(setting: Descent | CommitteeDescent) -> AbstractForce:
+    if isinstance(setting, Descent):
+        return LineForce(setting.loss)
+    return CommitteeForce(setting.loss, setting.student, setting.overlaps(None).a)

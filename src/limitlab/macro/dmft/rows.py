@@ -1,19 +1,20 @@
 r"""The kernels of dynamical mean-field theory, closed one row (one step of time) after the other.
 
-With z the part of a weight that is orthogonal to the teacher, R(t, r) = dz^t/dxi^r and C_z = E[z z], row t of the
-memory kernels M_C, K gives
+A student of m units has m x m blocks: entry (t, a) of a kernel is row t m + a of one matrix, and every formula is that
+of one unit with matrices in place of numbers, in this order. With z the part of the weights that is orthogonal to the
+teacher, R(t, r) = dz^t/dxi^r and C_z = E[z z^T], row t of the memory kernels M_C, K gives
 
 .. math::
-    Y_s = \sum_{r<s} R(s, r)\, M_C(r, t), \qquad q_s = Y_s + \sum_r C_z(s, r)\, K(t, r), \qquad
-    Q = M_C(t, t) + 2 K \cdot Y + K C_z K^T
+    Y(t, s) = \sum_{r<s} M_C(t, r)\, R(s, r)^T, \qquad q(t, s) = Y(t, s) + \sum_r K(t, r)\, C_z(r, s), \qquad
+    Q = M_C(t, t) + K Y^T + Y K^T + K C_z K^T
 
-and with them the next row: :math:`C_z(t+1, s) = a C_z(t, s) - e q_s`,
-:math:`C_z(t+1, t+1) = a^2 C_z(t, t) - 2 a e q_t + e^2 Q + 2T\eta (e/\eta)^2`. On the sphere e = a eta and a is such
-that the norm stays 1 identically; else a = 1 - eta lambda and e = eta.
+and with them the next row: :math:`C_z(t+1, s) = A C_z(t, s) - E q(t, s)`,
+:math:`C_z(t+1, t+1) = A C_z(t, t) A - A q^T E - E q A + E Q E + 2T\epsilon (E/\epsilon)^2`, with A and E diagonal. On
+the sphere E = eps A and A is such that every norm stays 1 identically; else A = 1 - eps lambda and E = eps.
 
-K is the mean response of g to z, so that alpha E[g^t z^s] = sum_r C_z(s, r) K(t, r) as for every functional of a
-Gaussian path (Stein), the same as alpha E[g^t h^s] = q_s. Hence two estimates of a row of K, one by tangents and one by
-regression of g on z; `_fitted` puts them together.
+K is the mean response of g to z, so that alpha E[g^t z^s] = sum_r K(t, r) C_z(r, s) as for every functional of a
+Gaussian path (Stein), the same as alpha E[g^t h^s] = q(t, s). Hence two estimates of a row of K, one by tangents and
+one by regression of g on z; `_fitted` puts them together.
 """
 
 from typing import NamedTuple
@@ -25,8 +26,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from limitlab.algorithms.descent.base import AbstractDescent
+from limitlab.macro.dmft.forces import AbstractForce
 from limitlab.numerics.trees import as_array
-from limitlab.problems.losses import AbstractLoss
 from limitlab.states.run import FIELD_BOUND
 
 __all__ = ["Fit", "Kernels", "Model", "Row", "Scheme", "close_row", "first_kernels", "roomier"]
@@ -41,7 +42,8 @@ class Scheme(eqx.Module):
     """What the solver is told: probes of the tangents, and whether rows of K are fitted.
 
     ``mutation`` leaves something out, so that tests can see it fail: "no_memory" drops K(t, s) for s < t, "fresh_noise"
-    draws the effective noise anew at each step.
+    draws the effective noise anew at each step, "swapped" has the factors of K in the other order, "symmetric_noise"
+    takes the noise of two units at two times to be symmetric.
     """
 
     probes: int = eqx.field(static=True, default=1)
@@ -50,20 +52,34 @@ class Scheme(eqx.Module):
 
 
 class Model(eqx.Module):
-    """The learning rule, the loss, alpha = n/d, rho = |w*|^2/d, how to solve; ``even``: labels without a sign."""
+    """The learning rule, the force, alpha = n/d, P = W* W*^T/d, how to solve; ``even``: labels without a sign."""
 
     rule: AbstractDescent
-    loss: AbstractLoss
+    force: AbstractForce
     alpha: jax.Array
-    rho: jax.Array
+    P: jax.Array
     scheme: Scheme
     even: bool = eqx.field(static=True, default=False)
 
+    @property
+    def units(self) -> int:
+        return self.force.units
+
+    @property
+    def eps(self):
+        """Time per step."""
+        return self.rule.learning_rate / self.units
+
+    def along(self, M: jax.Array) -> jax.Array:
+        """M P^{-1}: what of the weights is the teacher's."""
+        return M / self.P if self.P.shape == (1, 1) else jnp.linalg.solve(self.P, M.T).T
+
 
 class Fit(NamedTuple):
-    """What K(t, .) leaves of alpha E[g^t z^s], and the squared errors of three means, in one unit.
+    """What K(t, .) leaves of alpha E[g^t z^s] (m, rows), and the squared errors of three means, in one unit.
 
-    ``rest``: of that, divided by C_z. ``blur``: of K(t, s) by tangents for s < t. ``bend``: of K(t, t).
+    ``rest``: of that, divided by C_z. ``blur``: of K(t, s) by tangents for s < t. ``bend``: of K(t, t). Each is the
+    mean over units.
     """
 
     left: jax.Array
@@ -73,7 +89,10 @@ class Fit(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Row t as the trajectories have it: alpha E[g^t g^s], K(t, s), its `Fit`, alpha E[g^t h^t], alpha E[h0 g^t]."""
+    """Row t as the trajectories have it: alpha E[g^t g^s], K(t, s), its `Fit`, alpha E[g^t h^t], alpha E[g^t h0], loss.
+
+    The first two are (m, rows), then (m, m) and (m, k).
+    """
 
     M_C: jax.Array
     K: jax.Array
@@ -84,7 +103,7 @@ class Row(NamedTuple):
 
 
 class Kernels(eqx.Module):
-    """All kernels up to some step (rows t, columns s <= t), zero beyond, and the scalars of each step."""
+    """All kernels up to some step (rows (t, a), columns (s, b), s <= t), zero beyond, and the numbers of each step."""
 
     M_C: jax.Array
     K: jax.Array
@@ -93,20 +112,21 @@ class Kernels(eqx.Module):
     noise: jax.Array  # Cholesky factor of M_C
     gram: jax.Array  # Cholesky factor of Cz + ridge
     ridge: jax.Array
-    m: jax.Array
-    a: jax.Array
-    loss: jax.Array
-    before: jax.Array  # alpha E[g^t h^t] - q_t before and after the row of K is fitted
+    M: jax.Array  # (step, m, k)
+    a: jax.Array  # (step, m)
+    loss: jax.Array  # (step,)
+    before: jax.Array  # alpha E[g^t h^t] - q(t, t), (step, m, m), before and after the row of K is fitted
     residual: jax.Array
     alive: jax.Array
     died: jax.Array
 
 
-def first_kernels(size: int, m: float, q: float, rho: float) -> Kernels:
-    """Room for ``size`` steps, and step 0."""
-    square, line, one = np.zeros((size, size)), np.zeros(size), np.eye(size)
-    corner, first = square.copy(), line.copy()
-    corner[0, 0], first[0] = max(q - m * m / rho, 0.0), m
+def first_kernels(size: int, M: np.ndarray, rest: np.ndarray) -> Kernels:
+    """Room for ``size`` steps, and step 0: overlaps M (m, k), and the Gram matrix (m, m) of what is orthogonal."""
+    m, k = M.shape
+    square, one, line = np.zeros((size * m, size * m)), np.eye(size * m), np.zeros(size)
+    corner, first, units, pairs = square.copy(), np.zeros((size, m, k)), np.zeros((size, m)), np.zeros((size, m, m))
+    corner[:m, :m], first[0] = rest, M
     kernels = Kernels(
         M_C=as_array(square),
         K=as_array(square),
@@ -115,11 +135,11 @@ def first_kernels(size: int, m: float, q: float, rho: float) -> Kernels:
         noise=as_array(one),
         gram=as_array(one),
         ridge=as_array(np.zeros(())),
-        m=as_array(first),
-        a=as_array(line),
+        M=as_array(first),
+        a=as_array(units),
         loss=as_array(line),
-        before=as_array(line),
-        residual=as_array(line),
+        before=as_array(pairs),
+        residual=as_array(pairs),
         alive=as_array(True),
         died=as_array(-1),
     )
@@ -128,98 +148,130 @@ def first_kernels(size: int, m: float, q: float, rho: float) -> Kernels:
 
 def roomier(k: Kernels, size: int) -> Kernels:
     """The same kernels with room for ``size`` steps."""
-    old = len(k.m)
 
     def widened(new: jax.Array, x: jax.Array) -> np.ndarray:
         out = np.array(new)
-        out[(slice(old),) * x.ndim] = x
+        out[tuple(slice(n) for n in x.shape)] = x
         return out
 
-    more = jax.device_get(first_kernels(size, 0.0, 0.0, 1.0))
+    _, m, directions = k.M.shape
+    more = jax.device_get(first_kernels(size, np.zeros((m, directions)), np.zeros((m, m))))
     return jax.device_put(jax.tree.map(widened, more, jax.device_get(k)))
 
 
 def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
-    """Complete row t of the kernels and make row t + 1 of Cz, R and m."""
-    rule, rho, scheme = model.rule, model.rho, model.scheme
-    index = jnp.arange(len(k.m))
-    past, upto = index < t, index <= t
-    M_C, Cz_t = (jnp.where(upto, x, 0.0) for x in (row.M_C, k.Cz[t]))
+    """Complete row t of the kernels and make row t + 1 of Cz, R and M."""
+    rule, scheme, m = model.rule, model.scheme, model.units
+    step, eps = jnp.arange(len(k.Cz)) // m, model.eps
+    past, upto = step < t, step <= t
+
+    def rows(x: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_slice_in_dim(x, t * m, m, axis=0)
+
+    def block(x: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_slice_in_dim(x, t * m, m, axis=1)
+
+    def put(x: jax.Array, new: jax.Array, at=t, axis: int = 0) -> jax.Array:
+        return jax.lax.dynamic_update_slice_in_dim(x, new, at * m, axis=axis)
+
+    M_C, Cz_t = (jnp.where(upto, x, 0.0) for x in (row.M_C, rows(k.Cz)))
     K = jnp.where(upto, row.K, 0.0)
-    noise = _cholesky_row(k.noise, M_C, t, JITTER * M_C[t])
+    if scheme.mutation == "symmetric_noise":
+        M_C = (M_C + M_C.reshape(m, -1, m).swapaxes(0, 2).reshape(m, -1)) / 2
+    own = block(M_C)
+    noise = _cholesky_rows(k.noise, M_C, t, JITTER * jnp.diagonal(own))
     if scheme.mutation == "fresh_noise":
-        noise = k.noise.at[t].set(jnp.where(index == t, jnp.sqrt(M_C[t]), 0.0))
-    Y = k.R @ M_C
-    before = row.B - Y[t] - Cz_t @ K
+        noise = put(k.noise, put(jnp.zeros_like(M_C), jnp.linalg.cholesky(own), axis=1))
+    Y = M_C @ k.R.T
+    before = row.B - block(Y + K @ k.Cz)
     gram, ridge = k.gram, k.ridge
     if row.fit is not None:
         K, gram, ridge = _fitted(k, t, K, Cz_t, row.fit)
     if scheme.mutation == "no_memory":
-        K = jnp.where(index == t, K, 0.0)
-    q = jnp.where(upto, Y + k.Cz @ K, 0.0)
-    Q = M_C[t] + K @ Y + K @ q
-    # From m = 0 labels without a sign give E[h0 g] = 0 by symmetry; its sampled value would grow.
-    mu = jnp.where(k.m[t] == 0, 0.0, row.mu) if model.even else row.mu
-    a, e, heat = _step_sizes(rule, rho, k.m[t], mu, Cz_t[t], q[t], Q)
-    m = a * k.m[t] - e * mu
-    corner = jnp.square(a) * Cz_t[t] - 2 * a * e * q[t] + jnp.square(e) * Q + jnp.square(heat)
-    new = jnp.where(upto, a * Cz_t - e * q, 0.0).at[t + 1].set(corner)
-    R = jnp.where(past, a * k.R[t] - e * (K @ k.R), 0.0).at[t].set(-e)
+        K = jnp.where(step == t, K, 0.0)
+    q = jnp.where(upto, Y + K @ k.Cz, 0.0)
+    q_t, Cz_tt = block(q), block(Cz_t)
+    Q = own + Y @ K.T + K @ q.T
+    # From M = 0 labels without a sign give E[g h0] = 0 by symmetry; its sampled value would grow.
+    mu = jnp.where(jnp.all(k.M[t] == 0), 0.0, row.mu) if model.even else row.mu
+    a, e, heat = _step_sizes(model, k.M[t], mu, Cz_tt, q_t, Q)
+    M = a[:, None] * k.M[t] - e[:, None] * mu
+    cross = a[:, None] * q_t.T * e
+    corner = a[:, None] * Cz_tt * a - cross - cross.T + e[:, None] * Q * e + jnp.diag(jnp.square(heat))
+    new = put(jnp.where(upto, a[:, None] * Cz_t - e[:, None] * q, 0.0), corner, t + 1, axis=1)
+    R = put(jnp.where(past, a[:, None] * rows(k.R) - e[:, None] * (K @ k.R), 0.0), -jnp.diag(e), axis=1)
     if rule.spherical:
-        sound = jnp.square(rule.learning_rate) * (Q + jnp.square(mu) / rho) <= LONGEST**2
+        longest = jnp.max(jnp.diagonal(Q) + _norms(model, mu))
+        sound = jnp.square(eps) * longest <= LONGEST**2
     else:
-        sound = corner + jnp.square(m) / rho <= FIELD_BOUND**2
-    alive = k.alive & sound & jnp.isfinite(m + corner)
+        sound = jnp.max(jnp.diagonal(corner) + _norms(model, M)) <= FIELD_BOUND**2
+    alive = k.alive & sound & jnp.isfinite(jnp.sum(M) + jnp.sum(corner))
     return Kernels(
-        M_C=k.M_C.at[t].set(M_C),
-        K=k.K.at[t].set(K),
-        Cz=k.Cz.at[t + 1].set(new).at[:, t + 1].set(new),
-        R=k.R.at[t + 1].set(R),
+        M_C=put(k.M_C, M_C),
+        K=put(k.K, K),
+        Cz=put(put(k.Cz, new, t + 1), new.T, t + 1, axis=1),
+        R=put(k.R, R, t + 1),
         noise=noise,
         gram=gram,
         ridge=ridge,
-        m=k.m.at[t + 1].set(m),
+        M=k.M.at[t + 1].set(M),
         a=k.a.at[t].set(a),
         loss=k.loss.at[t].set(row.loss),
         before=k.before.at[t].set(before),
-        residual=k.residual.at[t].set(row.B - q[t]),
+        residual=k.residual.at[t].set(row.B - q_t),
         alive=alive,
         died=jnp.where(k.alive & ~alive, t, k.died),
     )
 
 
-def _step_sizes(rule: AbstractDescent, rho, m, mu, Cz, q, Q):
-    """a, e and the size of the thermal noise of one step; on the sphere, a from the exact norm."""
-    eta = rule.learning_rate
-    heat = 0.0 if rule.heat is None else 2 * rule.heat * eta
+def _norms(model: Model, M: jax.Array) -> jax.Array:
+    """The squared norm (m,) of what overlaps M with the teacher stand for."""
+    return jnp.sum(M * model.along(M), axis=1)
+
+
+def _step_sizes(model: Model, M, mu, Cz, q, Q):
+    """a, e and the size of the thermal noise of one step, (m,) each; on the sphere, a from the exact norm."""
+    rule, eps, one = model.rule, model.eps, jnp.ones(model.units)
+    heat = 0.0 if rule.heat is None else 2 * rule.heat * eps
     if not rule.spherical:
-        return 1 - eta * rule.penalty, eta, jnp.sqrt(heat)
-    var = Cz - 2 * eta * q + jnp.square(eta) * Q + heat
-    a = 1 / jnp.sqrt(jnp.square(m - eta * mu) / rho + var)
-    return a, a * eta, a * jnp.sqrt(heat)
+        return (1 - eps * rule.penalty) * one, eps * one, jnp.sqrt(heat) * one
+    var = jnp.diagonal(Cz) - 2 * eps * jnp.diagonal(q) + jnp.square(eps) * jnp.diagonal(Q) + heat
+    a = 1 / jnp.sqrt(_norms(model, M - eps * mu) + var)
+    return a, a * eps, a * jnp.sqrt(heat)
 
 
 def _fitted(k: Kernels, t, K, Cz_t, fit: Fit) -> tuple[jax.Array, jax.Array, jax.Array]:
     r"""Row t of K with what regression adds to it, the factor of C_z + ridge, and the ridge.
 
-    .. math:: K \leftarrow K + (C_z + \Lambda)^{-1} \big(\alpha E[g z] - C_z K\big), \qquad
+    .. math:: K \leftarrow K + \big(\alpha E[g z^T] - K C_z\big) (C_z + \Lambda)^{-1}, \qquad
               \Lambda_s = \mathrm{Var(regression)}\,/\,\mathrm{Var(tangents)}_s
 
     is the estimate of least variance from two that are independent: tangents win where they are small, regression where
     they explode. Noise dK of K biases C_z by its square, e^2 dK C_z dK: the less of it, the less bias. The ridge is
-    rounded to a power of two, and the factor computed anew when it changes.
+    rounded to a power of two, and the factor computed anew when it changes. Where a force jumps tangents are in doubt,
+    and the ridge is at its least, 0.01.
     """
-    index = jnp.arange(len(K))
+    m, columns = K.shape
+    index, first = jnp.arange(columns), t * m
     ridge, last = (jnp.clip(fit.rest / jnp.maximum(x, TINY), *RIDGES) for x in (fit.blur, fit.bend))
     ridge = jnp.exp2(jnp.round(jnp.log2(ridge)))
 
     def anew() -> jax.Array:
-        seen = (index[:, None] < t) & (index < t)
-        return jnp.linalg.cholesky(jnp.where(seen, k.Cz, 0.0) + jnp.diag(jnp.where(index < t, ridge, 1.0)))
+        seen = (index[:, None] < first) & (index < first)
+        return jnp.linalg.cholesky(jnp.where(seen, k.Cz, 0.0) + jnp.diag(jnp.where(index < first, ridge, 1.0)))
 
     gram = jax.lax.cond(ridge == k.ridge, lambda: k.gram, anew)
-    K = K + _cholesky_solve(_cholesky_row(gram, Cz_t, t, last), jnp.where(index <= t, fit.left, 0.0))
-    return K, _cholesky_row(gram, Cz_t, t, ridge), ridge
+    left = jnp.where(index < first + m, fit.left, 0.0)
+    K = K + _cholesky_solve(_cholesky_rows(gram, Cz_t, t, last * jnp.ones(m)), left.T).T
+    return K, _cholesky_rows(gram, Cz_t, t, ridge * jnp.ones(m)), ridge
+
+
+def _cholesky_rows(L: jax.Array, rows: jax.Array, t, ridge: jax.Array) -> jax.Array:
+    """Rows (t, a) of the factor of A + ridge, from those rows (m, columns) of A; L is the identity beyond."""
+    m = len(rows)
+    for a in range(m):
+        L = _cholesky_row(L, rows[a], t * m + a, ridge[a])
+    return L
 
 
 def _cholesky_row(L: jax.Array, row: jax.Array, t, ridge) -> jax.Array:

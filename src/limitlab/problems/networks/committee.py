@@ -77,6 +77,12 @@ class Committee(AbstractTeacher, AbstractStudent):
         return self.activation.name == "square"
 
     @property
+    def kinked(self) -> bool:
+        """True if the activation has kinks: its slope jumps."""
+        pieces = self.activation.pieces()
+        return pieces is not None and len(pieces.places) > 0
+
+    @property
     def parity(self) -> int:
         return self.activation.parity
 

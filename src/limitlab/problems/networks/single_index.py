@@ -29,6 +29,10 @@ class SingleIndex(AbstractTeacher):
         return 1
 
     @property
+    def moment(self):
+        return self.prior.second_moment
+
+    @property
     def parity(self):
         return -1
 

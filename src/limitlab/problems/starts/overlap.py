@@ -3,11 +3,13 @@
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_psd
+from limitlab.numerics.linalg import gram_factor
 from limitlab.problems.starts.base import AbstractStart
 from limitlab.problems.starts.matrices import (
     check_matrix,
@@ -50,10 +52,19 @@ class OverlapStart(AbstractStart):
         return self.limit(p, k)
 
     def weights(self, key, p, d, directions):
-        raise InputError(
-            "OverlapStart gives the overlaps of a teacher as well, and goes with a Committee teacher. Beside a teacher "
-            "that draws its own weights use InformedStart(overlap) or RandomStart()."
-        )
+        """Beside a teacher that draws its own: exact overlaps with its directions, taken at the Gram matrix P."""
+        k = self.M.shape[1]
+        if directions is None or directions.shape[0] != k or self.M.shape[0] != p:
+            came = 0 if directions is None else directions.shape[0]
+            raise InputError(
+                f"OverlapStart has M of shape {self.M.shape}, one row per student unit and one column per direction of "
+                f"the teacher; got {p} units beside {came} directions. Give M and P that shape, or use RandomStart()."
+            )
+        if d < p + k:
+            raise InputError(f"OverlapStart needs d >= {p + k} dimensions for {p} units and {k} directions; got d={d}.")
+        L = gram_factor(jnp.asarray(np.block([[self.P, self.M.T], [self.M, self.Q]])))[k:]
+        frame, up = jnp.linalg.qr(jnp.concatenate([directions.T, jax.random.normal(key, (d, p))], axis=1))
+        return jnp.sqrt(float(d)) * L @ (frame * jnp.sign(jnp.diagonal(up))).T
 
     def limit(self, p, k):
         return jnp.asarray(self.Q), jnp.asarray(self.M), jnp.asarray(self.P)
