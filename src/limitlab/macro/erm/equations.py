@@ -175,6 +175,7 @@ def solve_lanes(
 
     # Two-dimensional laws: one after the other, or their nodes fill the memory.
     def alone(case):
-        return _solve_one(channel, loss, _follow(channel, loss, *case, law), case[0], case[2])
+        alpha, penalty, rho = case
+        return _solve_one(channel, loss, _follow(channel, loss, alpha, penalty, rho, law), alpha, rho)
 
     return jax.lax.map(alone, (alpha, penalty, rho))

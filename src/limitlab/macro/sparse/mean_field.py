@@ -50,12 +50,12 @@ def solve_sparse(setting: SparseOnePass, times: np.ndarray, plan: SparsePlan) ->
         return run_from(sobol_nodes(setting, d, plan.particles or SOBOL, seed))
 
     rules = [rule for rule in RULES if rule.size(setting.neurons, setting.teacher.latent) <= MOST]
-    words, run, error = "product of Gauss rules", None, np.inf
+    words, run, error = "product of Gauss rules", None, None
     if plan.particles is None and len(rules) >= 2:
         run, error = refined(path, rules, plan.tolerance)
-    if run is None or (run.status == "ok" and error > max(plan.tolerance, COARSE)):  # in few dimensions s varies much
+    if run is None or (run.status == "ok" and (error or 0.0) > max(plan.tolerance, COARSE)):  # s varies much
         other, apart = refined(drawn, (plan.seed + 1, plan.seed), np.inf)  # the last one is kept
-        if run is None or apart < error:
+        if run is None or (apart or 0.0) < (error or 0.0):
             words, run, error = "scrambled Sobol points", other, apart
     warn_nodes("MeanField", error, max(plan.tolerance, 1e-4))
     return run, {"note": note, "d": d, "node_error": error, "nodes": words, "seed": plan.seed}
