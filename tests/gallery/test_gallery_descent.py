@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 from drawers import both
 
+from limitlab.analysis.success import wilson
 from limitlab.gallery import ENTRIES
 from limitlab.gallery.descent import (
     atlas,
     batch_reuse,
     gd_phase_retrieval,
+    open_questions,
     over_parametrised,
     persistent_random,
     persistent_sgd,
+    second_unit,
     wide_descent,
 )
 from limitlab.gallery.descent.success_curves import chance, fit_step, part_of, success_curve
@@ -105,17 +108,49 @@ def made_up_paths():
             one, times = persistent_sgd.problem(rule, start), persistent_sgd.TIMES
             data[f"{rule}_{end}"] = made_up_path(one, times, speed, 12, 0.01, 2 * seed)
             data[f"{rule}_{end}_dmft"] = made_up_path(one, times, speed, 8, 0.003, 2 * seed + 1)
+    return data | made_up_late()
+
+
+def made_up_late():
+    """Persistent SGD is slower at first, and goes on where the others stall."""
+    data, t = {}, persistent_sgd.LATE
+    ends = {"gd": 0.6 - 0.4 * np.exp(-t / 2), "sgd": 0.61 - 0.41 * np.exp(-t / 2), "psgd": 0.9 - 0.7 * np.exp(-t / 25)}
+
+    def late(one, times, m, runs, noise, seed, success, d):
+        rng, run = np.random.default_rng(seed), ("time", "replica")
+        m = m[: len(times), None] + noise * (times / times[-1])[:, None] * rng.normal(size=runs)
+        values = {"m": (run, m), "train_loss": (run, 1 - m**2), "success": ("replica", flags(success, runs))}
+        return dataset(one, values, {"time": times}, method="made up", attrs={"d": d})
+
+    for i, (rule, m) in enumerate(ends.items()):
+        one = persistent_sgd.problem(rule, 0.2, persistent_sgd.LATE_ETA)
+        for d, runs in persistent_sgd.LATE_RUNS.items():
+            data[f"{rule}_late_{d}"] = late(one, t, m, runs, 0.1, 20 + i + d, 0.6 if rule == "psgd" else 0.0, d)
+        if rule != "sgd":
+            data[f"{rule}_late_dmft"] = late(one, t[t <= persistent_sgd.LATE_END], m, 4, 0.01, 30 + i, 0.0, None)
     return data
 
 
 def made_up_atlas():
-    shares = {"wide": (0, 0.25, 0.5, 1), "psgd": (0.1, 0.4, 0.9, 1), "gd": (0, 0.25, 0.5, 0.7, 0.9)}
-    data = {
-        name: counted(atlas.problem(name), method.ratios, shares[name], method.runs)
-        for name, method in atlas.METHODS.items()
-    }
+    half = {"wide": 2.2, "psgd": 2.7, "gd": 4.2}
+    data = {}
+    for name, method in atlas.METHODS.items():
+        ratios = np.array(method.ratios)
+        for d, runs in method.runs.items():
+            at = half[name] * (1 + (0.07 * np.log2(d / 64) if name == "gd" else 0.0))
+            share = np.rint(runs / (1 + (at / ratios) ** (12 if name == "wide" else 6))) / runs
+            if name == "wide":
+                data[f"wide_{d}"] = counted(atlas.problem(name), ratios, share, runs)
+            else:
+                kinds = [(p, 0.0) for p in share]
+                one = atlas.problem(name)
+                data[f"{name}_{d}"] = shares(one, kinds, "sample_ratio", list(ratios), d, method.t_max, runs)
     limits = {"threshold": ("kind", [1.0, 1.1284714])}
     return data | {"limits": dataset(atlas.problem(), limits, {"kind": ["bayes", "amp"]}, method="made up")}
+
+
+def turned(values):
+    return values[::-1]
 
 
 def made_up_units(one, times, M, Q, loss, runs, noise, seed, d=None):
@@ -171,7 +206,56 @@ def made_up_wide_paths():
     return data
 
 
+def shares(one, kinds, at, ratios=None, d=64, t_max=100.0, runs=40):
+    """Shares of success, and of stuck runs among the others, as `success_rate` gives them."""
+    share, stuck = (np.array(x, float) for x in zip(*kinds, strict=True))
+    low, high = wilson(share, runs)
+    columns = {
+        "success_rate": share,
+        "success_rate_low": low,
+        "success_rate_high": high,
+        "stuck": stuck,
+        "unfinished": 1 - share - stuck,
+        "diverged": 0 * share,
+        "median_time": np.where(share > 0, 20.0, np.inf),
+        "runs": np.full(len(share), runs),
+    }
+    values = {k: (at, v) for k, v in columns.items()} | {"t_max": ((), t_max)}
+    return dataset(one, values, {at: ratios}, method="made up", attrs={"d": d})
+
+
+def made_up_second():
+    measured = {  # (success, stuck) by ratio; then at one ratio for longer
+        "m_1": ([(0.02, 0.9), (0.05, 0.9), (0.3, 0.6), (0.6, 0.4), (0.7, 0.3)], (0.05, 0.9)),
+        "m_2": ([(0.0, 0.8), (0.5, 0.3), (0.8, 0.1), (1.0, 0.0)], (0.75, 0.2)),
+        "m_4": ([(0.0, 0.2), (0.0, 0.2), (0.2, 0.1), (1.0, 0.0)], (0.2, 0.1)),
+        "m_d": ([(0.0, 0.0), (1.0, 0.0)], None),
+    }
+    data = {}
+    for name, (kinds, long) in measured.items():
+        one, ratios = second_unit.problem(second_unit.WIDTHS[name]), second_unit.RATIOS[name]
+        data[name] = shares(one, kinds, "sample_ratio", list(ratios))
+        if long is not None:
+            data[f"{name}_long"] = shares(one, [long], "sample_ratio", [second_unit.AT], t_max=400.0)
+    return data
+
+
+def made_up_questions():
+    cells = dict.fromkeys(open_questions.CELLS, 0.3)
+    cells |= {"amplitude": 0.0, "start_01": 0.6, "start_03": 0.45, "psgd": 0.5}
+    cells |= {"two": 0.5, "two_start": 0.9, "two_sgd": 0.45, "two_psgd": 0.4}
+    data = {}
+    for d, runs in open_questions.RUNS.items():
+        less = 0.0 if d == 64 else 0.15
+        kinds = [(max(p - less, 0.0), 0.1) for p in cells.values()]
+        one = shares(open_questions.problem(), kinds, "kind", list(cells), d=d, runs=runs)
+        data[f"d_{d}"] = one.drop_vars("t_max")
+    return data
+
+
 MADE_UP = {
+    "second-unit": made_up_second,
+    "open-questions": made_up_questions,
     "batch-reuse": made_up_reuse,
     "wide-descent": made_up_wide_paths,
     "gd-phase-retrieval": made_up_gd,
@@ -205,7 +289,33 @@ def unlucky(values):
 
 
 # entry -> what is spoiled, and the words of a check that must then fail
+def shifted(data, name, kind, **columns):
+    """The results with numbers of one cell changed."""
+    ds = data[name].copy(deep=True)
+    for column, value in columns.items():
+        ds[column].loc[{"kind": kind}] = value
+    return {**data, name: ds}
+
+
 WRONG = {
+    "second-unit": [
+        (lambda data: {**data, "m_2_long": data["m_1_long"]}, "two units succeed more often"),
+        (lambda data: {**data, "m_2_long": data["m_1_long"]}, "a larger gain"),
+        (lambda data: changed(data, "m_4_long", stuck=lambda x: 1 - x), "unfinished rather than stuck"),
+        (lambda data: changed(data, "m_1_long", stuck=lambda x: 0 * x), "stuck rather than unfinished"),
+        (lambda data: changed(data, "m_4_long", success_rate=unlucky), "four units gain from more time"),
+        (lambda data: changed(data, "m_d", stuck=lambda x: x + 0.5), "as many units as dimensions"),
+        (lambda data: changed(data, "m_2", success_rate=lucky), "control: with few samples"),
+    ],
+    "open-questions": [
+        (lambda data: shifted(data, "d_64", "amplitude", success_rate=0.6), "amplitude loss is worse"),
+        (lambda data: shifted(data, "d_64", "start_01", success_rate=0.0), "a small start"),
+        (lambda data: shifted(data, "d_128", "step_4", success_rate=0.9), "no effect of half or twice the step"),
+        (lambda data: shifted(data, "d_64", "two_sgd", success_rate=0.0), "SGD is not told from GD"),
+        (lambda data: shifted(data, "d_64", "two_psgd", success_rate=1.0), "what p-SGD brings"),
+        (lambda data: shifted(data, "d_128", "two", success_rate=0.0), "width: two units"),
+        (lambda data: shifted(data, "d_128", "base", success_rate=0.9), "control: one unit succeeds less often"),
+    ],
     "batch-reuse": [
         (lambda data: changed(data, "he3_dmft", M=lambda M: 1.2 * M), "exact overlap after two steps"),
         (lambda data: changed(data, "mixed_dmft", M=lambda M: 2 * M), "He₂ + He₃, exponent 2: 8 steps"),
@@ -260,6 +370,9 @@ WRONG = {
         (lambda data: changed(data, "psgd_2_dmft", C=lambda C: 0.8 * C), "τ = 1, start 0.2:"),
         (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "control: the theory of SGD"),
         (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "SGD moves as GD does"),
+        (lambda data: changed(data, "psgd_late_dmft", m=lambda m: m + 0.3), "up to t = 20"),
+        (lambda data: {**data, "psgd_late_125": data["gd_late_125"]}, "behind GD at t = 4"),
+        (lambda data: changed(data, "sgd_late_250", success=lucky), "by t = 60 it finds the teacher"),
     ],
     "persistent-random": [
         (lambda data: {**data, "psgd": data["gd"]}, "more often than GD"),
@@ -271,15 +384,31 @@ WRONG = {
     ],
     "atlas": [
         (lambda data: changed(data, "limits", threshold=lambda x: 1.01 * x), "possible from 1"),
-        (lambda data: changed(data, "wide", success=lucky), "inside the ratios"),
+        (lambda data: changed(data, "wide_64", success=lucky), "inside the ratios"),
         (
-            lambda data: {**data, "wide": data["wide"].assign_coords(sample_ratio=data["wide"].sample_ratio / 3)},
+            lambda data: {
+                **data,
+                "wide_32": data["wide_32"].assign_coords(sample_ratio=data["wide_32"].sample_ratio / 3),
+            },
             "need more than message passing",
         ),
-        (lambda data: changed(data, "gd", success=lucky), "one unit by gradient descent"),
-        (lambda data: changed(data, "psgd", success=unlucky), "persistent SGD succeeds more often"),
-        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "rise as a logistic step"),
-        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "control: with the counts"),
+        (lambda data: changed(data, "gd_64", success_rate=lucky), "one unit by gradient descent"),
+        (
+            lambda data: changed(data, "psgd_64", success_rate_low=unlucky),
+            "persistent SGD succeeds more often",
+        ),
+        (lambda data: {**data, **{f"gd_{d}": data["gd_64"] for d in (128, 256, 512)}}, "moves up with d"),
+        (
+            lambda data: {
+                **data,
+                "gd_128": data["gd_128"].assign_coords(sample_ratio=1.4 * data["gd_128"].sample_ratio),
+                "gd_256": data["gd_128"].assign_coords(sample_ratio=1.4 * data["gd_128"].sample_ratio),
+                "gd_512": data["gd_128"].assign_coords(sample_ratio=1.4 * data["gd_128"].sample_ratio),
+            },
+            "where it heads cannot be told",
+        ),
+        (lambda data: changed(data, "gd_64", success_rate=turned), "rise as a logistic step"),
+        (lambda data: changed(data, "gd_64", success_rate=turned), "control: with the counts"),
     ],
 }
 

@@ -51,7 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "import": Benchmark("house.import_time", "import limitlab against import jax", 1, False),
     "first-answer": Benchmark("house.first_answer", "a new process with a warm cache: seconds, compiled programs", 8),
     "store": Benchmark(
-        "house.store", "points written, found, verified, exported, as before and now; a sweep of 10^5", 40, False
+        "house.store", "10^4 and 10^5 points written, found, verified, exported, before and now", 40, False
     ),
 }
 

@@ -17,7 +17,8 @@ FOLDERS = {
     "sparse": "staircase degenerate saddle linear-vs-sgd rates",
     "committees": "escape escape-wide second-layer unify plateau",
     "linear": "perceptron phase-retrieval landscape hard-phase binary-perceptron",
-    "descent": "gd-phase-retrieval over-parametrised persistent-sgd persistent-random atlas batch-reuse wide-descent",
+    "descent": "gd-phase-retrieval over-parametrised persistent-sgd persistent-random atlas batch-reuse wide-descent "
+    "second-unit open-questions",
     "data": "double-descent my-data heavy-tails real-data-report",
     "mixtures": "isotropic critical-delta bad-activation width-law noisy anisotropic",
     "spectra": "structured-teacher random-features scaling-laws",

@@ -79,6 +79,10 @@ class AbstractDescent(AbstractAlgorithm):
         """Which samples are in the batch at the next step, of time learning_rate/width."""
         return mask
 
+    def batch_after(self, key: jax.Array, mask: jax.Array, width: int) -> jax.Array:
+        """`next_mask`; of one unit it is asked without a width, which a rule of a user's own need not know."""
+        return self.next_mask(key, mask) if width == 1 else self.next_mask(key, mask, width)
+
 
 def check_descent_rule(rule: AbstractDescent) -> None:
     name = type(rule).__name__

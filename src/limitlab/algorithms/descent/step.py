@@ -98,7 +98,7 @@ def descent_step(course: Course, data: DataSet, key: jax.Array, run: Run, step: 
         sound = _longest(student.directions(moved)) <= FIELD_BOUND**2 * d
     sound = sound & jnp.isfinite(sum(jnp.sum(x) for x in jax.tree.leaves(moved)))
     found = jnp.where((now.found < 0) & _hits(course, moved, data), step + 1, now.found)
-    mask = rule.next_mask(jax.random.fold_in(jax.random.fold_in(key, MASK), step + 1), now.mask, student.units)
+    mask = rule.batch_after(jax.random.fold_in(jax.random.fold_in(key, MASK), step + 1), now.mask, student.units)
     return run.onward(Learning(moved, mask, found), sound, step)
 
 

@@ -185,7 +185,7 @@ def move(model: Model, k: Kernels, past, now: Block, front: Front, key, tangent:
         z = a * z - e * (_combination(K, [block.z for block in blocks], t) + xi) + heat
     kick = _times(tangent.J, front.V + signs)
     V = jnp.clip(a * front.V - e * (kick + _combination(K, [block.V for block in blocks], t)), -WILD, WILD)
-    return Front(h, V, rule.next_mask(_key(key, MASK, t + 1), front.mask, m), z)
+    return Front(h, V, rule.batch_after(_key(key, MASK, t + 1), front.mask, m), z)
 
 
 def _times(J: jax.Array, V: jax.Array) -> jax.Array:

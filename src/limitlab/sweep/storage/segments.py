@@ -59,19 +59,21 @@ ROW = np.dtype([("key", "S16"), ("place", "<u8"), ("kind", "<u8")])
 BITS = 33  # of a place within a segment
 
 
-def locked(file: int, shared: bool = False) -> bool:
+def locked(file: int) -> bool:
     """Take the lock of a segment; False if its writer has it, or if nobody can tell and it changed lately."""
+    taken = _lock(file)
+    return time.time() - os.fstat(file).st_mtime > LONG_AGO if taken is None else taken
+
+
+def _lock(file: int) -> bool | None:
+    """Take the lock of a segment; False if another has it, None where there are no locks."""
+    if fcntl is None:
+        return None
     try:
-        if fcntl is None:
-            raise OSError(errno.ENOTSUP, "no locks")
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
-    except BlockingIOError:
-        return False
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK):
-            return False
-        return time.time() - os.fstat(file).st_mtime > LONG_AGO
+        return False if error.errno in (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK) else None
 
 
 class _Segment:
@@ -396,13 +398,13 @@ class Segments:
         self.refresh()
         host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:40] or "host"
         for name, segment in self._segments.items():
-            if fcntl is not None and name[:-21] == host and self._carry_on(segment):
+            if name[:-21] == host and self._carry_on(segment):
                 return segment
         while True:
             name = f"{host}-{secrets.token_hex(8)}.seg"
             file = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND)
             try:
-                if fcntl is not None and not locked(file) and os.fstat(file).st_size:
+                if _lock(file) is False or os.fstat(file).st_nlink != 1:
                     raise BlockingIOError  # somebody took it for left behind
                 put(file, MAGIC)
             except BlockingIOError:
@@ -429,7 +431,7 @@ class Segments:
             return False
         about = os.fstat(file)
         mine = about.st_nlink == 1 and about.st_uid == os.geteuid() and about.st_size >= len(MAGIC)
-        if not mine or not locked(file) or os.fstat(file).st_nlink != 1:
+        if not mine or not _lock(file) or os.fstat(file).st_nlink != 1:
             os.close(file)
             return False
         self._look(segment, os.fstat(file).st_size)
