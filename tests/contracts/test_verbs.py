@@ -12,7 +12,7 @@ from limitlab.macro.predict import LIMITS
 from limitlab.spec import known_kinds
 
 SOURCE = Path(limitlab.__file__).parent
-ROOMS = ("micro/simulate.py", "macro/predict.py", "results", "spec", "sweep", "cli", "plot.py", "figures.py", "cite.py")
+ROOMS = ("micro/simulate.py", "macro/predict.py", "results", "spec", "sweep", "cli", "plot.py", "figures", "cite.py")
 FILES = [path for room in ROOMS for path in (sorted((SOURCE / room).rglob("*.py")) or [SOURCE / room])]
 
 

@@ -1,8 +1,6 @@
 """A figure before it is drawn: panels and what is in them. `on_paper` draws by matplotlib, `on_screen` by Plotly."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,17 +94,6 @@ class Drawing:
         """A legend for all panels."""
         self.keys, self.place, self.in_a_row = list(keys), place, columns
 
-    def savefig(self, path: str | os.PathLike, **options: Any) -> None:
-        """Draw it by matplotlib, and write it."""
-        from limitlab.figures.on_paper import drawn
-
-        drawn(self).savefig(Path(path), **options)
-
-    def _repr_png_(self) -> bytes:
-        from limitlab.figures.on_paper import drawn, png
-
-        return png(drawn(self))
-
 
 def new_figure(panels: int = 1, *, width: float = 4.4, height: float = 3.6) -> tuple[Drawing, list[Panel]]:
     """A figure of so many panels (three to a row, four as a square), each of that many inches."""
@@ -115,11 +102,7 @@ def new_figure(panels: int = 1, *, width: float = 4.4, height: float = 3.6) -> t
 
 
 def style_axes(axes: Any, *, x: str = "", y: str = "", title: str = "") -> Any:
-    """Names of the axes and of the panel (or of axes of matplotlib, which get the house style too)."""
-    if not isinstance(axes, Panel):
-        from limitlab.figures.on_paper import house_style
-
-        house_style(axes)
+    """Names of the axes and of the panel (or of axes of matplotlib)."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(title, fontsize="small", loc="left")

@@ -31,6 +31,8 @@ def paper(
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for spare in grid[panels:]:
         spare.remove()
+    for axes in grid[:panels]:
+        house_style(axes)
     return figure, list(grid[:panels])
 
 
