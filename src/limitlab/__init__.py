@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.linear.penalty import separability_threshold as separability_threshold
     from limitlab.analysis.linear.thresholds import thresholds as thresholds
     from limitlab.analysis.mixtures.wasserstein import wasserstein as wasserstein
+    from limitlab.analysis.multi.exponents import generative_exponent as generative_exponent
     from limitlab.analysis.scaling import scaling_law as scaling_law
     from limitlab.analysis.sparse.staircase import staircase as staircase
     from limitlab.analysis.success import success_rate as success_rate

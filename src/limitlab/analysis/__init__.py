@@ -38,6 +38,10 @@ if TYPE_CHECKING:  # the public names, each once: type checkers import them, `na
     from limitlab.analysis.mixtures.stationary import radial_density as radial_density
     from limitlab.analysis.mixtures.stationary import stationary_law as stationary_law
     from limitlab.analysis.mixtures.wasserstein import wasserstein as wasserstein
+    from limitlab.analysis.multi.exponents import GenerativeExponent as GenerativeExponent
+    from limitlab.analysis.multi.exponents import generative_exponent as generative_exponent
+    from limitlab.analysis.multi.thresholds import MultiThresholds as MultiThresholds
+    from limitlab.analysis.multi.thresholds import Stage as Stage
     from limitlab.analysis.regime import regime as regime
     from limitlab.analysis.regime import regime_diagram as regime_diagram
     from limitlab.analysis.regime import regime_of as regime_of

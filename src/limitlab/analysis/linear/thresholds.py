@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from limitlab.algorithms.settings.fixed_data import at_ratio
+from limitlab.algorithms.settings.multi_index import MultiGLM, several
+from limitlab.analysis.multi.thresholds import MultiThresholds, multi_thresholds
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Curve, curve, stable_states
 from limitlab.numerics.machine import relieve
 from limitlab.numerics.roots import crossing
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels import AbstractChannel
-from limitlab.problems.networks import SingleIndex
+from limitlab.problems.networks import MultiIndex, SingleIndex
 from limitlab.problems.priors import AbstractPrior
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
@@ -67,15 +70,19 @@ class Thresholds(Record):
 
 @verb
 def thresholds(
-    prior: AbstractPrior | Problem, channel: AbstractChannel | None = None, progress: Watch = None
-) -> Thresholds:
+    prior: AbstractPrior | MultiIndex | Problem, channel: AbstractChannel | None = None, progress: Watch = None
+) -> Thresholds | MultiThresholds:
     """Weak-recovery, information-theoretic and algorithmic thresholds of a prior and a channel, or of a problem.
+
+    Of a `MultiIndex` teacher (Gaussian weights): which directions are trivial, easy and hard, stage by stage, and where
+    the units of a committee specialise.
 
     Parameters
     ----------
     prior, channel
         For instance ``GaussianPrior()`` and ``Modulus()``; or one Problem, whose teacher's prior and channel are taken
-        (its sample ratio and its learner play no part).
+        (its sample ratio and its learner play no part). Or a `MultiIndex` teacher, with a `GaussianNoise` or, left out,
+        labels without noise; real ones are put in bins, fine enough for the stated accuracy.
     progress
         True draws a bar; a function is called as progress(done, total, label); None is silent.
 
@@ -83,13 +90,21 @@ def thresholds(
     --------
     >>> thresholds(GaussianPrior(), Modulus()).algorithmic
     1.1284714...
+    >>> thresholds(MultiIndex(2, "majority", ties="zero")).specialisation
+    2.05238...
     >>> sweep(thresholds, problem, {"channel.variance": [0.0, 0.1, 0.2]})
     """
     relieve()
     asked = Asked("thresholds", InputError)
+    if isinstance(prior, MultiIndex):
+        return multi_thresholds(prior, channel)
+    if isinstance(prior, Problem) and several(prior):
+        if channel is not None or not prior.inputs.normal:
+            asked.refuse("a problem with Gaussian inputs, alone", "others", "Call thresholds(teacher, channel).")
+        return multi_thresholds(MultiGLM.of(at_ratio(prior, 1.0), asked).teacher, prior.channel)
     if isinstance(prior, Problem):
         prior, channel = _parts(prior, channel, asked)
-    remedy = "Call thresholds(prior, channel), or thresholds(problem)."
+    remedy = "Call thresholds(prior, channel), thresholds(MultiIndex(...)), or thresholds(problem)."
     prior = asked.part(prior, AbstractPrior, "a prior such as GaussianPrior()", remedy)
     channel = asked.part(channel, AbstractChannel, "a channel such as Sign()", remedy)
     line = curve(prior, channel)

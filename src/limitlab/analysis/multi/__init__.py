@@ -1,0 +1,1 @@
+"""Questions about teachers with several directions."""

@@ -1,0 +1,199 @@
+r"""Moments of the fields given the label, and given what is already known of them.
+
+With a learned direction s = v.z and the others z_perp, everything follows from tables over the labels y,
+
+.. math:: P(y|s), \qquad E[z_\perp 1_y | s], \qquad E[(z_\perp z_\perp^T - I) 1_y | s].
+
+Labels are the few values of the link, bins of its real ones (finer and finer: what they tell grows towards the limit),
+or a grid of noisy ones.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from limitlab.numerics.gauss.rules import sobol_points
+from limitlab.problems.links.base import AbstractLink
+from limitlab.problems.links.labels import levels, sign_only
+
+__all__ = ["Slots", "Tables", "at_zero", "slots", "tables"]
+
+REACH = 8.5
+LINE = 2**18  # nodes of one real field
+PLANE = 1600  # of an axis of two
+CLOUD = 2**20  # of three
+ACROSS = {1: 1201, 2: 101}  # of an axis of the fields that are averaged beside a learned one
+EDGES = np.concatenate([-(np.linspace(0, 1, 15)[:0:-1] ** 1.5) * 7.0, np.linspace(0, 1, 15) ** 1.5 * 7.0])
+ORDER = 12
+LADDER = 24  # edges of bins on either side of a value where the link turns, halving their distance
+TAIL = 4.6  # bins end at these quantiles of a normal law
+
+
+class Slots(NamedTuple):
+    """Where values of a link go: the edges of bins, and what noise makes of the bins (labels, bins), or None."""
+
+    edges: np.ndarray
+    smear: np.ndarray | None
+    weight: np.ndarray | None
+
+    @property
+    def count(self) -> int:
+        return len(self.edges) + 1
+
+    def sums(self, values: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Sums (labels, F) of features (n, F) by the label of values (n,)."""
+        place = np.searchsorted(self.edges, values)
+        out = np.stack([np.bincount(place, column, self.count) for column in features.T], axis=1)
+        return out if self.smear is None else self.smear @ out
+
+
+def slots(link: AbstractLink, K: int, variance: float, bins: int) -> Slots:
+    """Slots for the labels of a link; ``bins`` of real ones."""
+    few = levels(link, K)
+    if few is not None and variance == 0:
+        return Slots((few[1:] + few[:-1]) / 2, None, None)
+    v = np.sort(link.on_host(np.random.default_rng(5).normal(size=(2**18, K))))
+    if variance == 0:
+        from scipy.special import ndtr
+
+        edges = np.quantile(v, ndtr(np.linspace(-TAIL, TAIL, bins - 1)))
+        turns = _turns(link, K)
+        ladder = np.ptp(edges) * 2.0 ** -np.arange(1, LADDER)
+        near = [turn + sign * ladder for turn in turns for sign in (1, -1)]
+        edges = np.unique(np.concatenate([edges, turns, *near]))
+        return Slots(edges[np.append(True, np.diff(edges) > 1e-12 * np.ptp(edges))], None, None)
+    sd = np.sqrt(variance)
+    span = v[0] - 1e-9, v[-1] + 1e-9
+    count = int(np.clip((span[1] - span[0]) / (0.1 * sd), 8, 4000))
+    edges = np.linspace(*span, count)
+    middle = np.concatenate([[edges[0]], (edges[1:] + edges[:-1]) / 2, [edges[-1]]])
+    y = np.arange(span[0] - 7 * sd, span[1] + 7 * sd, 0.6 * sd)
+    smear = np.exp(-((y[:, None] - middle) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance) * (y[1] - y[0])
+    return Slots(edges, smear, None)
+
+
+def _turns(link: AbstractLink, K: int) -> np.ndarray:
+    """Values where a link of one real field turns around or jumps: the density of labels changes sharply there."""
+    signs = sign_only(link, K)
+    real, patterned = ([k for k in range(K) if signs[k] == which] for which in (False, True))
+    if len(real) != 1:
+        return np.zeros(0)
+    x, step = np.linspace(-REACH, REACH, 2**14, retstep=True)
+    x, found = x + 0.37 * step, []  # off zero, where a sign has no value
+    for pattern in itertools.product([1.0, -1.0], repeat=len(patterned)):
+        z = np.empty((len(x), K))
+        z[:, real[0]], z[:, patterned] = x, pattern
+        y = link.on_host(z)
+        slope = np.diff(y)
+        smooth = np.abs(slope[1:]) < 50 * np.abs(slope[:-1])
+        at = np.nonzero((slope[1:] * slope[:-1] < 0) & smooth)[0] + 1
+        bend = y[at - 1] - 2 * y[at] + y[at + 1]
+        found.append(y[at] - (y[at + 1] - y[at - 1]) ** 2 / (8 * bend))  # the vertex of a parabola
+        steep = np.abs(slope[1:-1]) > 50 * (np.abs(slope[2:]) + np.abs(slope[:-2])) + 1e-9
+        jump = np.nonzero(steep)[0] + 1
+        found += [y[jump], y[jump + 1]]
+    flat = np.sort(np.concatenate(found))
+    return flat[np.append(True, np.diff(flat) > 1e-6)] if len(flat) else flat
+
+
+def at_zero(link: AbstractLink, K: int, where: Slots, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """P_y (L,), E[z 1_y] (L, K), E[(zz^T - I) 1_y] (L, K, K): nothing is known yet.
+
+    Fields of which only the sign counts are summed exactly, up to three others are integrated.
+    """
+    signs = sign_only(link, K)
+    real, patterned = ([k for k in range(K) if signs[k] == which] for which in (False, True))
+    u, p = _nodes(len(real), seed)
+    P, first, second = 0.0, 0.0, 0.0
+    mean = np.sqrt(2 / np.pi)
+    for pattern in itertools.product([1.0, -1.0], repeat=len(patterned)):
+        z = np.empty((len(u), K))
+        z[:, real], z[:, patterned] = u, pattern
+        y = link.on_host(z)
+        z[:, patterned] = mean * np.array(pattern)  # their means; their squares are 1 on either side
+        both = z[:, :, None] * z[:, None, :]
+        both[:, patterned, patterned] = 1.0
+        features = np.concatenate([np.ones((len(u), 1)), z, (both - np.eye(K)).reshape(len(u), -1)], axis=1)
+        out = where.sums(y, features * p[:, None]) / 2 ** len(patterned)
+        P, first, second = P + out[:, 0], first + out[:, 1 : K + 1], second + out[:, K + 1 :].reshape(-1, K, K)
+    return np.asarray(P), np.asarray(first), np.asarray(second)
+
+
+def _nodes(real: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    if real == 0:
+        return np.zeros((1, 0)), np.ones(1)
+    if real > 2:
+        from scipy.special import ndtri
+
+        u = ndtri(sobol_points(real, CLOUD, np.random.default_rng(seed)))
+        return u, np.full(len(u), 1 / len(u))
+    axis = np.linspace(-REACH, REACH, LINE + 1 if real == 1 else PLANE + 1)
+    middle = (axis[1:] + axis[:-1]) / 2
+    p = np.exp(-(middle**2) / 2)
+    p = p / p.sum()
+    if real == 1:
+        return middle[:, None], p
+    u = np.stack([x.ravel() for x in np.meshgrid(middle, middle, indexing="ij")], axis=1)
+    weight = np.outer(p, p).ravel()
+    keep = weight > 1e-13
+    return u[keep], weight[keep]
+
+
+class Tables(NamedTuple):
+    """Nodes s with N(s) ds; P (n, L), first (n, L, k), second (n, L, k, k) moments of the k other directions."""
+
+    s: np.ndarray
+    ds: np.ndarray
+    P: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
+def tables(link: AbstractLink, K: int, where: Slots, v: np.ndarray, others: np.ndarray) -> Tables:
+    """What labels tell beside s = v.z, ``others`` (k, K) being an orthonormal basis of the rest."""
+    x, dx = np.polynomial.legendre.leggauss(ORDER)
+    middle, half = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES) / 2
+    s, ds = (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * dx).ravel()
+    signs, k = sign_only(link, K), len(others)
+    if k == 1 and all(signs):
+        parts = [_pieces(link, where, at, v, others[0]) for at in s]
+    elif np.sum(np.abs(v) > 1e-9) == 1 and all(signs[j] for j in range(K) if abs(v[j]) < 1e-9):
+        parts = [_patterned(link, where, at, v, others) for at in s]
+    else:
+        axis = np.linspace(-6.5, 6.5, ACROSS[k])
+        t = np.array(list(itertools.product(axis, repeat=k)))
+        p = np.exp(-np.sum(t**2, axis=1) / 2)
+        t, p = t[p > 1e-9], p[p > 1e-9] / p[p > 1e-9].sum()
+        parts = [where.sums(link.on_host(at * v + t @ others), _features(t) * p[:, None]) for at in s]
+    out = np.stack(parts)
+    return Tables(s, ds, out[..., 0], out[..., 1 : k + 1], out[..., k + 1 :].reshape(*out.shape[:2], k, k))
+
+
+def _features(t: np.ndarray) -> np.ndarray:
+    k = t.shape[1]
+    second = (t[:, :, None] * t[:, None, :] - np.eye(k)).reshape(len(t), -1)
+    return np.concatenate([np.ones((len(t), 1)), t, second], axis=1)
+
+
+def _pieces(link: AbstractLink, where: Slots, s: float, v: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """One other direction, signs only: intervals between the places where a field changes its sign, exactly."""
+    from scipy.special import ndtr
+
+    turns = [-s * a / b for a, b in zip(v, other, strict=True) if abs(b) > 1e-9]
+    cuts = np.sort(np.clip(turns, -12, 12))
+    low, high = np.append(-12.0, cuts), np.append(cuts, 12.0)
+    density = [np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) for x in (low, high)]
+    features = np.stack([ndtr(high) - ndtr(low), density[0] - density[1], low * density[0] - high * density[1]], axis=1)
+    return where.sums(link.on_host(s * v + ((low + high) / 2)[:, None] * other), features)
+
+
+def _patterned(link: AbstractLink, where: Slots, s: float, v: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """One field is known, and of all others only the signs count: sums over these, exactly."""
+    k = len(others)
+    patterns = np.array(list(itertools.product([1.0, -1.0], repeat=k)))
+    mean = np.sqrt(2 / np.pi) * patterns
+    second = mean[:, :, None] * mean[:, None, :] - np.eye(k)
+    second[:, range(k), range(k)] = 0.0
+    features = np.concatenate([np.ones((len(mean), 1)), mean, second.reshape(len(mean), -1)], axis=1)
+    return where.sums(link.on_host(s * v + patterns @ others), features / 2**k)
