@@ -43,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "matrix-flow": Benchmark("dynamics.matrix_flow", "over-parametrised flow against explicit descent and BDF", 3),
     "bayes": Benchmark("static.bayes_optimal", "a Bayes curve against iteration with adaptive quadrature", 1),
     "gamp": Benchmark("static.gamp", "an iteration against its two products; a run with its data", 2),
+    "multi": Benchmark("static.multi_index", "two directions against nested quadrature; matrix message passing", 3),
     "erm": Benchmark("static.erm_asymptotics", "logistic asymptotics against quad and a scalar prox", 2),
     "pools": Benchmark("static.pools", "learning curves of a user's rows against refitting", 3),
     "spectra": Benchmark("static.spectra", "400 modes against one; SGD with a spectrum for 10^7 steps", 1),
