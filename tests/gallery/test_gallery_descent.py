@@ -108,49 +108,17 @@ def made_up_paths():
             one, times = persistent_sgd.problem(rule, start), persistent_sgd.TIMES
             data[f"{rule}_{end}"] = made_up_path(one, times, speed, 12, 0.01, 2 * seed)
             data[f"{rule}_{end}_dmft"] = made_up_path(one, times, speed, 8, 0.003, 2 * seed + 1)
-    return data | made_up_late()
-
-
-def made_up_late():
-    """Persistent SGD is slower at first, and goes on where the others stall."""
-    data, t = {}, persistent_sgd.LATE
-    ends = {"gd": 0.6 - 0.4 * np.exp(-t / 2), "sgd": 0.61 - 0.41 * np.exp(-t / 2), "psgd": 0.9 - 0.7 * np.exp(-t / 25)}
-
-    def late(one, times, m, runs, noise, seed, success, d):
-        rng, run = np.random.default_rng(seed), ("time", "replica")
-        m = m[: len(times), None] + noise * (times / times[-1])[:, None] * rng.normal(size=runs)
-        values = {"m": (run, m), "train_loss": (run, 1 - m**2), "success": ("replica", flags(success, runs))}
-        return dataset(one, values, {"time": times}, method="made up", attrs={"d": d})
-
-    for i, (rule, m) in enumerate(ends.items()):
-        one = persistent_sgd.problem(rule, 0.2, persistent_sgd.LATE_ETA)
-        for d, runs in persistent_sgd.LATE_RUNS.items():
-            data[f"{rule}_late_{d}"] = late(one, t, m, runs, 0.1, 20 + i + d, 0.6 if rule == "psgd" else 0.0, d)
-        if rule != "sgd":
-            data[f"{rule}_late_dmft"] = late(one, t[t <= persistent_sgd.LATE_END], m, 4, 0.01, 30 + i, 0.0, None)
     return data
 
 
 def made_up_atlas():
-    half = {"wide": 2.2, "psgd": 2.7, "gd": 4.2}
-    data = {}
-    for name, method in atlas.METHODS.items():
-        ratios = np.array(method.ratios)
-        for d, runs in method.runs.items():
-            at = half[name] * (1 + (0.07 * np.log2(d / 64) if name == "gd" else 0.0))
-            share = np.rint(runs / (1 + (at / ratios) ** (12 if name == "wide" else 6))) / runs
-            if name == "wide":
-                data[f"wide_{d}"] = counted(atlas.problem(name), ratios, share, runs)
-            else:
-                kinds = [(p, 0.0) for p in share]
-                one = atlas.problem(name)
-                data[f"{name}_{d}"] = shares(one, kinds, "sample_ratio", list(ratios), d, method.t_max, runs)
+    shares = {"wide": (0, 0.25, 0.5, 1), "psgd": (0.1, 0.4, 0.9, 1), "gd": (0, 0.25, 0.5, 0.7, 0.9)}
+    data = {
+        name: counted(atlas.problem(name), method.ratios, shares[name], method.runs)
+        for name, method in atlas.METHODS.items()
+    }
     limits = {"threshold": ("kind", [1.0, 1.1284714])}
     return data | {"limits": dataset(atlas.problem(), limits, {"kind": ["bayes", "amp"]}, method="made up")}
-
-
-def turned(values):
-    return values[::-1]
 
 
 def made_up_units(one, times, M, Q, loss, runs, noise, seed, d=None):
@@ -370,9 +338,6 @@ WRONG = {
         (lambda data: changed(data, "psgd_2_dmft", C=lambda C: 0.8 * C), "τ = 1, start 0.2:"),
         (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "control: the theory of SGD"),
         (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "SGD moves as GD does"),
-        (lambda data: changed(data, "psgd_late_dmft", m=lambda m: m + 0.3), "up to t = 20"),
-        (lambda data: {**data, "psgd_late_125": data["gd_late_125"]}, "behind GD at t = 4"),
-        (lambda data: changed(data, "sgd_late_250", success=lucky), "by t = 60 it finds the teacher"),
     ],
     "persistent-random": [
         (lambda data: {**data, "psgd": data["gd"]}, "more often than GD"),
@@ -384,31 +349,15 @@ WRONG = {
     ],
     "atlas": [
         (lambda data: changed(data, "limits", threshold=lambda x: 1.01 * x), "possible from 1"),
-        (lambda data: changed(data, "wide_64", success=lucky), "inside the ratios"),
+        (lambda data: changed(data, "wide", success=lucky), "inside the ratios"),
         (
-            lambda data: {
-                **data,
-                "wide_32": data["wide_32"].assign_coords(sample_ratio=data["wide_32"].sample_ratio / 3),
-            },
+            lambda data: {**data, "wide": data["wide"].assign_coords(sample_ratio=data["wide"].sample_ratio / 3)},
             "need more than message passing",
         ),
-        (lambda data: changed(data, "gd_64", success_rate=lucky), "one unit by gradient descent"),
-        (
-            lambda data: changed(data, "psgd_64", success_rate_low=unlucky),
-            "persistent SGD succeeds more often",
-        ),
-        (lambda data: {**data, **{f"gd_{d}": data["gd_64"] for d in (128, 256, 512)}}, "moves up with d"),
-        (
-            lambda data: {
-                **data,
-                "gd_128": data["gd_128"].assign_coords(sample_ratio=1.4 * data["gd_128"].sample_ratio),
-                "gd_256": data["gd_128"].assign_coords(sample_ratio=1.4 * data["gd_128"].sample_ratio),
-                "gd_512": data["gd_128"].assign_coords(sample_ratio=1.4 * data["gd_128"].sample_ratio),
-            },
-            "where it heads cannot be told",
-        ),
-        (lambda data: changed(data, "gd_64", success_rate=turned), "rise as a logistic step"),
-        (lambda data: changed(data, "gd_64", success_rate=turned), "control: with the counts"),
+        (lambda data: changed(data, "gd", success=lucky), "one unit by gradient descent"),
+        (lambda data: changed(data, "psgd", success=unlucky), "persistent SGD succeeds more often"),
+        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "rise as a logistic step"),
+        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "control: with the counts"),
     ],
 }
 

@@ -3,10 +3,6 @@ r"""Dynamical mean-field theory describes descent on a fixed data set, step by s
 Phase retrieval at alpha = 3 from a start of known overlap, by three rules that see the samples differently: all at
 every step (GD), a new half at every step (SGD), or a half whose members stay out for a time tau (persistent SGD). The
 theory is exact as d grows, at the step size used; points are simulations at d = 1000.
-
-Until t = 3 persistent SGD looks the worst of the three. It is not: from overlap 0.2 it overtakes the others at about
-t = 15, and by t = 60 it has found the teacher where they have not. Simulations at two dimensions show this, the theory
-goes to t = 20, both at a step of 0.02; `cost` says what the theory takes before it runs.
 """
 
 from collections.abc import Sequence
@@ -29,52 +25,24 @@ STARTS = {"5": 0.5, "2": 0.2}  # end of a result's name -> overlap with the teac
 TIMES = np.linspace(0, 3, 31)
 DRAWN = "5"  # the start of the figure; the other is checked alike
 SHOWN = slice(None, None, 3)  # of the times, those at which simulations are drawn
-D, RUNS = 1000, 8
-LIMIT = ll.DMFT(trajectories=4096, batches=6)
-LATE, LATE_ETA, LATE_RUNS = np.linspace(0, 60, 31), 0.02, {125: 24, 250: 16}  # dimension -> runs
-LATE_LIMIT, LATE_END = ll.DMFT(trajectories=2048, batches=4), 20.0
-BYTES = 41  # of the theory per trajectory and step
+D, RUNS = 1000, 12
+LIMIT = ll.DMFT(trajectories=4096, batches=8)
 SEEN = ("m", "train_loss", "C")
 LABELS = {"gd": "GD", "sgd": "SGD, half the samples", "psgd": f"persistent SGD, half the samples, τ = {TAU:g}"}
 STYLES = {"gd": (palette[0], "o", "-"), "sgd": (palette[4], "s", ":"), "psgd": (palette[1], "^", "-")}
 EARLIER = 1.0  # the second of the two times t' at which C(t, t') is drawn
 
 
-def rules(eta: float = ETA) -> dict[str, ll.AbstractAlgorithm]:
+def rules() -> dict[str, ll.AbstractAlgorithm]:
     return {
-        "gd": ll.GradientDescent(eta),
-        "sgd": ll.StochasticGD(learning_rate=eta, batch_fraction=BATCH),
-        "psgd": ll.PersistentSGD(learning_rate=eta, batch_fraction=BATCH, persistence_time=TAU),
+        "gd": ll.GradientDescent(ETA),
+        "sgd": ll.StochasticGD(learning_rate=ETA, batch_fraction=BATCH),
+        "psgd": ll.PersistentSGD(learning_rate=ETA, batch_fraction=BATCH, persistence_time=TAU),
     }
 
 
-def problem(rule: str = "psgd", overlap: float = 0.5, eta: float = ETA) -> ll.Problem:
-    return ll.library.descent_phase_retrieval(ALPHA, rules(eta)[rule], overlap)
-
-
-def cost(limit: ll.DMFT = LATE_LIMIT, end: float = LATE_END, eta: float = LATE_ETA) -> str:
-    """What the theory takes up to a late time, in words."""
-    steps = round(end / eta)
-    held, work = BYTES * limit.trajectories * steps / 2**20, 8 * limit.trajectories * steps**2 * limit.batches
-    return (
-        f"DMFT to t = {end:g}: {limit.batches} x {limit.trajectories} trajectories of {steps} steps, {held:.0f} MiB of "
-        f"paths, {work / 1e9:.0f} billion operations a rule (about half a minute)"
-    )
-
-
-def late_results(runs: "dict[int, int]", limit: ll.DMFT, progress: Progress | None = None) -> "dict[str, xr.Dataset]":
-    """All rules from overlap 0.2 for a long time: gd_late_125, ..., and the theory of GD and persistent SGD."""
-    data, times = {}, LATE[LATE_END >= LATE]
-    for i, (d, count) in enumerate(runs.items()):
-        for j, rule in enumerate(LABELS):
-            told = part_of(progress, i * len(LABELS) + j, len(runs) * len(LABELS) + 1)
-            one = problem(rule, STARTS["2"], LATE_ETA)
-            data[f"{rule}_late_{d}"] = ll.simulate(one, d, LATE, count, 7 + i, progress=told)
-    if progress is not None:
-        part_of(progress, len(runs) * len(LABELS), len(runs) * len(LABELS) + 1)(0, 1, cost(limit))
-    for rule in ("gd", "psgd"):
-        data[f"{rule}_late_dmft"] = ll.predict(problem(rule, STARTS["2"], LATE_ETA), limit, times)
-    return data
+def problem(rule: str = "psgd", overlap: float = 0.5) -> ll.Problem:
+    return ll.library.descent_phase_retrieval(ALPHA, rules()[rule], overlap)
 
 
 def results(
@@ -91,8 +59,7 @@ def results(
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
-    short = results(D, RUNS, LIMIT, progress=part_of(progress, 0, 2))
-    return short | late_results(LATE_RUNS, LATE_LIMIT, part_of(progress, 1, 2))
+    return results(D, RUNS, LIMIT, progress=progress)
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
@@ -129,52 +96,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
             f"overlaps differ from those of GD by at most {near:.4f} and {far:.3f}",
         )
     )
-    return checks + _late_checks(data)
-
-
-def _late_checks(data: "dict[str, xr.Dataset]") -> list[Check]:
-    checks, large = [], max(LATE_RUNS)
-    for rule in ("gd", "psgd"):
-        theory = data[f"{rule}_late_dmft"]
-        sim = data[f"{rule}_late_{large}"].sel(time=theory.time)
-        gap = ll.compare(sim, theory, variables=("m", "train_loss"))
-        told = ", ".join(f"{entry.variable} {entry.z:+.2f}" for entry in gap.entries)
-        statement = f"{LABELS[rule]}: as the theory says up to t = {LATE_END:g} (d = {large})"
-        checks.append(Check(statement, gap.agrees, f"z: {told}"))
-    for d in LATE_RUNS:
-        behind, ahead = (_lead(data, d, "gd", time) for time in (TIMES[-1] + 1, LATE[-1]))
-        sgd = _lead(data, d, "sgd", LATE[-1])
-        checks.append(
-            Check(
-                f"persistent SGD is behind GD at t = 4, and ahead of GD and SGD at t = 60 (d = {d})",
-                behind < -2 and min(ahead, sgd) > 2,
-                f"z of paired runs {behind:+.1f}, {ahead:+.1f}, {sgd:+.1f}; crossing at t = {_crossing(data, d):g}",
-            )
-        )
-        found = [float(data[f"{rule}_late_{d}"].success.mean()) for rule in LABELS]
-        checks.append(
-            Check(
-                f"by t = 60 it finds the teacher more often than GD and SGD (d = {d})",
-                found[2] > max(found[:2]),
-                f"GD {found[0]:.2f}, SGD {found[1]:.2f}, persistent {found[2]:.2f} of {LATE_RUNS[d]} runs",
-            )
-        )
     return checks
-
-
-def _lead(data: "dict[str, xr.Dataset]", d: int, rule: str, time: float) -> float:
-    """By how many standard errors persistent SGD is ahead of a rule on the same data sets."""
-    one, other = (abs(data[f"{name}_late_{d}"].m.sel(time=time, method="nearest")) for name in ("psgd", rule))
-    gap = (one - other).values
-    return float(gap.mean() / max(float(gap.std(ddof=1)) / np.sqrt(len(gap)), 1e-12))
-
-
-def _crossing(data: "dict[str, xr.Dataset]", d: int) -> float:
-    """The first time from which on persistent SGD is ahead of GD on average; infinite if it is not at the end."""
-    one, other = (abs(data[f"{name}_late_{d}"].m).mean("replica").values for name in ("psgd", "gd"))
-    behind = np.flatnonzero(one <= other)
-    last = int(behind[-1]) if len(behind) else 0
-    return float(LATE[last + 1]) if last + 1 < len(LATE) else np.inf
 
 
 def _farthest(one: "xr.DataArray", other: "xr.DataArray") -> float:
@@ -182,7 +104,7 @@ def _farthest(one: "xr.DataArray", other: "xr.DataArray") -> float:
 
 
 def figure(data: "dict[str, xr.Dataset]") -> Drawing:
-    fig, (overlap, loss, memory, late) = new_figure(4, width=6.0, height=4.4)
+    fig, (overlap, loss, memory) = new_figure(3, width=4.6, height=3.8)
     for rule, (colour, marker, line) in STYLES.items():
         pair = data[f"{rule}_{DRAWN}"], data[f"{rule}_{DRAWN}_dmft"]
         _draw(overlap, pair, "m", colour, marker, line)
@@ -196,30 +118,11 @@ def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     style_axes(memory, x="later time t", y="C(t, t') = w(t)·w(t')/d", title="Memory of earlier weights")
     one = data[f"gd_{DRAWN}"]
     _legend([overlap, loss, memory], one.sizes["replica"])
-    _draw_late(late, data)
     fig.suptitle(
         f"Phase retrieval at α = {ALPHA:g} from overlap {STARTS[DRAWN]:g}: mean-field theory (lines) and simulations "
         f"at d = {one.attrs['d']} (points)"
     )
     return fig
-
-
-def _draw_late(axes: Panel, data: "dict[str, xr.Dataset]") -> None:
-    for (d, runs), line in zip(LATE_RUNS.items(), (":", "-"), strict=True):
-        for rule, (colour, marker, _) in STYLES.items():
-            ds = data[f"{rule}_late_{d}"]
-            mean, error = average(abs(ds.m).transpose("replica", "time").values)
-            axes.errorbar(ds.time, mean, error, fmt=marker + line, color=colour, ms=3, lw=1, elinewidth=0.8, capsize=1)
-        axes.plot([], [], line, color="0.3", lw=1, label=f"simulation, d = {d}, {runs} runs")
-    for rule in ("gd", "psgd"):
-        ds = data[f"{rule}_late_dmft"]
-        axes.plot(ds.time, ds.m.mean("replica"), color=STYLES[rule][0], lw=3, alpha=0.45)
-    axes.plot([], [], color="0.3", lw=3, alpha=0.45, label=f"DMFT to t = {LATE_END:g}")
-    crossing = _crossing(data, max(LATE_RUNS))
-    if np.isfinite(crossing):
-        axes.axvline(crossing, color="0.6", ls="--", lw=1, label=f"persistent SGD ahead from t = {crossing:g}")
-    style_axes(axes, x="time t", y="overlap |m| with the teacher", title=f"Later, from overlap {STARTS['2']:g}")
-    axes.legend(fontsize="small", frameon=False)
 
 
 def _since(ds: "xr.Dataset", earlier: float) -> "xr.Dataset":
@@ -258,10 +161,9 @@ ENTRY = Entry(
     name="persistent-sgd",
     title="Mean-field theory of GD, SGD and persistent SGD for phase retrieval",
     claim=f"At alpha = 3, from overlaps 0.5 and 0.2, GD, SGD and persistent SGD at d = {D} follow dynamical mean-field "
-    "theory in overlap, training loss and two-time correlation; the theory of one does not describe the other. "
-    "Persistent SGD is behind at t = 4 and ahead of both at t = 60, where only it finds the teacher in many runs.",
+    "theory in overlap, training loss and two-time correlation; the theory of one does not describe the other.",
     compute=compute,
     check=check,
     figure=figure,
-    seconds=170,
+    seconds=118,
 )

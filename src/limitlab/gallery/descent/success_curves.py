@@ -49,17 +49,12 @@ class Step(NamedTuple):
 
 
 def fit_step(curve: "xr.Dataset") -> Step:
-    """The step of a `success_curve`, or of shares that `success_rate` gave."""
+    """The step of a `success_curve`."""
     from scipy.special import log_expit, xlogy
     from scipy.stats import chi2
 
-    x = np.log(curve["sample_ratio"].values)
-    if "success_rate" in curve:
-        runs = int(curve["runs"][0])
-        found = np.rint(runs * curve["success_rate"].values)
-    else:
-        runs = curve.sizes["replica"]
-        found = (curve["success"] > 0).sum("replica").values
+    x, runs = np.log(curve["sample_ratio"].values), curve.sizes["replica"]
+    found = (curve["success"] > 0).sum("replica").values
     span = float(x[-1] - x[0])
     at, width = np.linspace(x[0] - span / 2, x[-1] + span / 2, 801), np.geomspace(span / 200, 2 * span, 80)
     score = (x - at[:, None, None]) / width[:, None]
@@ -106,10 +101,7 @@ def part_of(progress: Progress | None, index: int, count: int) -> Progress | Non
 
 def found_of(curve: "xr.Dataset", alpha: float) -> str:
     """How many succeeded at a ratio, as in "3 of 20"."""
-    one = curve.sel(sample_ratio=alpha)
-    if "success_rate" in one:
-        return f"{round(float(one.success_rate) * float(one.runs))} of {int(one.runs)}"
-    success = one["success"] > 0
+    success = curve["success"].sel(sample_ratio=alpha) > 0
     return f"{int(success.sum())} of {success.size}"
 
 
