@@ -188,6 +188,7 @@ class Service:
             with contextlib.suppress(ProcessLookupError):
                 worker.process.kill()
         code = await worker.process.wait()
+        worker.process._transport.close()  # its pipes would else be closed when nobody listens any more
         task, worker.task, was_ready = worker.task, None, worker.ready
         worker.ready = False
         if task is not None:

@@ -21,12 +21,12 @@ from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import Run
 from limitlab.states.success import COSINE
 
-__all__ = ["Line", "line_memory", "run_line", "start_line"]
+__all__ = ["line_memory", "run_line", "start_line"]
 
 WORKSPACE = 3  # copies of X that are alive at the peak: the matrix, and the random bits it is drawn from
 
 
-class Line(AbstractStudent):
+class _Line(AbstractStudent):
     """f = w.x, w (d,)."""
 
     def begin(self, key, frame, start, teacher, d):
@@ -83,7 +83,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     warn_if_unstable(by, setting, stacklevel=6)
 
     nature = Nature(setting.inputs, *traced((setting.teacher, setting.channel))) if setting.rule.fresh else None
-    course = Course(*traced((setting.rule, setting.loss)), Line(), watched=True, nature=nature)
+    course = Course(*traced((setting.rule, setting.loss)), _Line(), watched=True, nature=nature)
     label, paths, ends, rhos = f"{name}, d = {d}, n = {n}", [], [], []
     for replica in range(asked.replicas):
         key = replica_key(asked.seed, replica)

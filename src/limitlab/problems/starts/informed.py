@@ -17,9 +17,8 @@ __all__ = ["InformedStart"]
 
 def _number_or_matrix(value: Any) -> Any:
     """A list of rows as an array; numbers, and what is no such list, as they came."""
-    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
-        return matrix(value)
-    return value
+    rows = isinstance(value, (list, tuple)) and all(isinstance(row, (list, tuple, np.ndarray)) for row in value)
+    return matrix(value) if (rows and len(value)) or (isinstance(value, np.ndarray) and value.ndim > 1) else value
 
 
 def _check_matrix(M: np.ndarray) -> None:
