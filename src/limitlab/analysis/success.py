@@ -1,6 +1,5 @@
 """How often descent finds the teacher, how long it takes, and what became of the runs that did not."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +28,7 @@ def success_rate(
     confidence: float = 0.95,
     *,
     d: int | None = None,
-    sample_ratios: Sequence[float] | None = None,
+    sample_ratios: Any = None,
     t_max: float | None = None,
     runs: int = 40,
     seed: int = 0,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, draw_set, given, sample_count, teacher_key
-from limitlab.algorithms.descent.line import Line
+from limitlab.algorithms.descent.line import direction_student
 from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descent_step
 from limitlab.algorithms.one_pass.views import closed
 from limitlab.algorithms.settings.fixed_data import Descent, NetworkDescent, WideDescent, fitting
@@ -122,7 +122,7 @@ def _case(problem: Problem) -> _Case:
         asked.refuse("one data set that every step uses", "fresh=True", "Simulate it, and give the result.")
     line = fitting(Descent.to_simulate, problem)
     if line is not None:
-        course = Course(*traced((line.rule, line.loss)), Line(), watched=True)
+        course = Course(*traced((line.rule, line.loss)), direction_student(), watched=True)
         return _Case(course, _Cosine(), 1 - COSINE.threshold**2, COSINE, line)
     network = NetworkDescent.to_simulate(problem, asked)
     live = network.parts.live()

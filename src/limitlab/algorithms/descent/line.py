@@ -21,7 +21,7 @@ from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import Run
 from limitlab.states.success import COSINE
 
-__all__ = ["line_memory", "run_line", "start_line"]
+__all__ = ["direction_student", "line_memory", "run_line", "start_line"]
 
 WORKSPACE = 3  # copies of X that are alive at the peak: the matrix, and the random bits it is drawn from
 
@@ -47,6 +47,11 @@ class _Line(AbstractStudent):
 
     def on_sphere(self, parameters):
         return on_sphere(parameters)
+
+
+def direction_student() -> AbstractStudent:
+    """One direction as a student; no part of a problem that a file could name."""
+    return _Line()
 
 
 def line_memory(setting: Descent, asked: Request) -> Memory:

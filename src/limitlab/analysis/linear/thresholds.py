@@ -6,7 +6,7 @@ entropy. Nothing is iterated, so there is no slowing down at a threshold.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -68,6 +68,14 @@ class Thresholds(Record):
         return f"{text}, and easy from there on."
 
 
+@overload
+def thresholds(
+    prior: MultiIndex, channel: AbstractChannel | None = None, progress: Watch = None
+) -> MultiThresholds: ...
+@overload
+def thresholds(
+    prior: AbstractPrior | Problem, channel: AbstractChannel | None = None, progress: Watch = None
+) -> Thresholds: ...
 @verb
 def thresholds(
     prior: AbstractPrior | MultiIndex | Problem, channel: AbstractChannel | None = None, progress: Watch = None

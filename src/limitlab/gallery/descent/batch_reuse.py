@@ -6,7 +6,7 @@ step, on the same samples, correlates with E[T(y) z], T not linear. The third He
 3) is learned in two steps; with n new samples at every step nothing is. Even links need E[z | y], which is zero.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,7 +53,8 @@ def two_steps(link: str) -> float:
     grid = np.linspace(-9, 9, 361)
     density = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi) * (grid[1] - grid[0])
     z, h, weight = grid[:, None], grid[None, :], density[:, None] * density[None, :]
-    y = np.asarray(problem(link).teacher.link.on_host(z.reshape(-1, 1))).reshape(-1, 1)
+    teacher: Any = problem(link).teacher
+    y = np.asarray(teacher.link.on_host(z.reshape(-1, 1))).reshape(-1, 1)
 
     def slope(h):
         return np.sqrt(2 / np.pi) * np.exp(-(h**2) / 2)
@@ -99,7 +100,7 @@ def _overlap(ds: "xr.Dataset") -> "xr.DataArray":
 def _scores(ds: "xr.Dataset", exact: float) -> np.ndarray:
     """z of the mean of m at all times but the first, against a number."""
     mean, error = average(_overlap(ds).values[:, 1:])
-    return (mean - exact) / np.maximum(error, 1e-12)
+    return (mean - exact) / np.maximum(np.nan_to_num(0.0 if error is None else error), 1e-12)
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
