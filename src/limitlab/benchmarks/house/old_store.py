@@ -49,9 +49,9 @@ class OldStore:
             return str(error)
         return point if point.attrs["provenance"]["key"] == key else "another point"
 
-    def verify(self) -> tuple[int, int]:
-        """How many points are good, and how many are not."""
-        found = [isinstance(self.peek(path.stem), Point) for path in self.files()]
+    def verify(self, some: set[str]) -> tuple[int, int]:
+        """How many of these points are good, and how many are not."""
+        found = [isinstance(self.peek(path.stem), Point) for path in self.files() if path.stem in some]
         return sum(found), len(found) - sum(found)
 
     def files(self) -> Iterator[Path]:
