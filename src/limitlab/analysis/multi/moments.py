@@ -65,7 +65,7 @@ def slots(link: AbstractLink, K: int, variance: float, bins: int) -> Slots:
         return Slots(edges[np.append(True, np.diff(edges) > 1e-12 * np.ptp(edges))], None, None)
     sd = np.sqrt(variance)
     span = v[0] - 1e-9, v[-1] + 1e-9
-    count = int(np.clip((span[1] - span[0]) / (0.1 * sd), 8, 4000))
+    count = int(np.clip((span[1] - span[0]) / (0.03 * sd), 8, 4000))
     edges = np.linspace(*span, count)
     middle = np.concatenate([[edges[0]], (edges[1:] + edges[:-1]) / 2, [edges[-1]]])
     y = np.arange(span[0] - 7 * sd, span[1] + 7 * sd, 0.6 * sd)

@@ -43,16 +43,21 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
         moved.append([stage.alpha for stage in ll.thresholds(TEACHER, ll.GaussianNoise(float(noise))).stages])
         if progress is not None:
             progress(len(LINKS) + i + 1, len(LINKS) + len(NOISES), "noise")
-    about = {"method": "thresholds", "reference": "troiani2024fundamental"}
+    method, reference = "thresholds", "troiani2024fundamental"
     return {
         "links": ll.analysis.dataset(
-            problem, {"first": ("link", first), "last": ("link", last)}, {"link": list(LINKS)}, **about
+            problem,
+            {"first": ("link", first), "last": ("link", last)},
+            {"link": list(LINKS)},
+            method=method,
+            reference=reference,
         ),
         "noise": ll.analysis.dataset(
             problem,
             {"first": ("variance", [m[0] for m in moved]), "last": ("variance", [m[-1] for m in moved])},
             {"variance": NOISES},
-            **about,
+            method=method,
+            reference=reference,
         ),
     }
 
