@@ -27,6 +27,18 @@ WRONG = {
         (lambda data: scaled(data, "amp", m_fixed=0.5), "learns nothing below"),
         (lambda data: scaled(data, "gamp_3", mse=1e9), "alpha = 1.8"),
     ],
+    "committee-specialisation": [
+        (lambda data: scaled(data, "zero", different=0.0), "continuous"),
+        (lambda data: {**data, "coin": data["zero"]}, "with a coin nothing"),
+        (lambda data: scaled(data, "wide", majority=1.1), "0.571 K^2"),
+        (lambda data: scaled(data, "evolution", M=1.2), "follows state evolution"),
+        (lambda data: scaled(data, "gamp_2", M_singular_values=0.5), "above the threshold only"),
+    ],
+    "grand-staircase": [
+        (lambda data: scaled(data, "links", first=1.01), "0.57517"),
+        (lambda data: scaled(data, "links", last=1.01), "then z2 and z3"),
+        (lambda data: scaled(data, "noise", last=-1.0), "noise makes"),
+    ],
     "hard-phase": [
         (lambda data: scaled(data, "sparse", information=1.01), "as many samples"),
         (lambda data: scaled(data, "sparse", algorithmic=1.001), "0.58925"),

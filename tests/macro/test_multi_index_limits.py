@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 import limitlab as ll
-from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.errors import ConvergenceError, InputError, LimitUndefinedError
 from limitlab.macro.multi.branches import Model, branches, settle
 from limitlab.macro.multi.committees import alike_units, at_overlap, specialisation, unspecialised
 from limitlab.macro.multi.information import evidence, field_law, information, outer
@@ -154,6 +154,17 @@ def test_below_the_threshold_a_push_returns_to_alike_units_and_nothing_never_spe
 def test_specialisation_of_wide_committees(width, sums, majority):
     assert specialisation(SignSum(), width).alpha == pytest.approx(sums, rel=1e-5)
     assert specialisation(Majority(), width).alpha == pytest.approx(majority, rel=1e-4)
+
+
+def test_very_wide_committees_approach_the_square_law_or_are_refused():
+    """At width 21 coarse tables once gave 3.2 instead of 1330: growth must be 1 where it is said to be."""
+    K = 21
+    at = specialisation(Majority(), K)
+    assert at.growth == pytest.approx(1, abs=1e-6)
+    assert 2.9 < at.alpha / K**2 < 3.26999
+    assert 0.56 < specialisation(SignSum(), K).alpha / K**2 < np.pi / 2 - 1
+    with pytest.raises(ConvergenceError, match="smaller width"):
+        specialisation(Majority(), 121)
 
 
 def test_specialisation_of_two():

@@ -17,6 +17,7 @@ FOLDERS = {
     "sparse": "staircase degenerate saddle linear-vs-sgd rates",
     "committees": "escape escape-wide second-layer unify plateau",
     "linear": "perceptron phase-retrieval landscape hard-phase binary-perceptron",
+    "multi": "committee-specialisation grand-staircase",
     "descent": "gd-phase-retrieval over-parametrised persistent-sgd persistent-random atlas batch-reuse wide-descent "
     "second-unit open-questions",
     "data": "double-descent my-data heavy-tails real-data-report",

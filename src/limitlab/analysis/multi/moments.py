@@ -24,7 +24,7 @@ LINE = 2**18  # nodes of one real field
 PLANE = 1600  # of an axis of two
 CLOUD = 2**20  # of three
 ACROSS = {1: 1201, 2: 101}  # of an axis of the fields that are averaged beside a learned one
-EDGES = np.concatenate([-(np.linspace(0, 1, 15)[:0:-1] ** 1.5) * 7.0, np.linspace(0, 1, 15) ** 1.5 * 7.0])
+EDGES = np.linspace(-6.6, 6.6, 67)  # panels of s, narrow enough for what is known of it
 ORDER = 12
 LADDER = 24  # edges of bins on either side of a value where the link turns, halving their distance
 TAIL = 4.6  # bins end at these quantiles of a normal law
@@ -65,7 +65,7 @@ def slots(link: AbstractLink, K: int, variance: float, bins: int) -> Slots:
         return Slots(edges[np.append(True, np.diff(edges) > 1e-12 * np.ptp(edges))], None, None)
     sd = np.sqrt(variance)
     span = v[0] - 1e-9, v[-1] + 1e-9
-    count = int(np.clip((span[1] - span[0]) / (0.1 * sd), 8, 4000))
+    count = int(np.clip((span[1] - span[0]) / (0.03 * sd), 8, 4000))
     edges = np.linspace(*span, count)
     middle = np.concatenate([[edges[0]], (edges[1:] + edges[:-1]) / 2, [edges[-1]]])
     y = np.arange(span[0] - 7 * sd, span[1] + 7 * sd, 0.6 * sd)

@@ -31,6 +31,7 @@ __all__ = ["MultiThresholds", "Stage", "multi_thresholds"]
 
 SEEN = 1e-6  # of E|E[z|y]|^2: a direction is trivial (random nodes: a hundred times as much)
 FLAT = 1e-7  # of the top eigenvalue of F: a direction is hard
+NOISY = 5e-4  # of ratios with noise: values of the link are rounded to a small part of it
 MOST = 3  # directions of a link without a name
 BINS = {0: (8, 16), 1: (400, 800), 2: (100, 200), 3: (40, 80)}  # by the number of fields that are integrated
 GRID = np.concatenate([np.geomspace(1e-4, 0.05, 12), np.linspace(0.07, 0.93, 44), 1 - np.geomspace(0.06, 2e-3, 14)])
@@ -121,7 +122,8 @@ def multi_thresholds(teacher: MultiIndex, channel: AbstractChannel | None) -> Mu
         )
     real = sum(not one for one in sign_only(link, K))
     few, many = (_staircase(link, K, variance, bins) for bins in BINS[real])
-    return _extrapolated(few, many, exact=levels(link, K) is not None or variance > 0)
+    found = _extrapolated(few, many, exact=levels(link, K) is not None or variance > 0)
+    return dataclasses.replace(found, accuracy=max(found.accuracy, NOISY)) if variance > 0 else found
 
 
 def _committee(link: AbstractLink, K: int) -> MultiThresholds:
@@ -232,7 +234,7 @@ def _first(link: AbstractLink, K: int, where: Slots, noisy: bool) -> _Growth:
     P = np.mean([run[0] for run in runs], axis=0)
     keep = P > 1e-13
     pairs = [(a, b) for a in range(len(runs)) for b in range(len(runs)) if a != b or len(runs) == 1]
-    mean, F = 0.0, 0.0
+    mean, F = np.zeros((K, K)), 0.0
     for a, b in pairs:  # squares of noisy averages would be biased
         (_, f, S), (_, h, T) = runs[a], runs[b]
         mean = mean + np.einsum("ya,yb,y->ab", f[keep], h[keep], 1 / P[keep]) / len(pairs)

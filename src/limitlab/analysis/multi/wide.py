@@ -10,7 +10,7 @@ passing needs alpha of order K^2.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,11 @@ def wide_majority() -> WideMajority:
         return a * phi(overlap) + (np.log1p(-q) + q) / 2
 
     def lead(a):
-        best = minimize_scalar(lambda q: -f(q, a), bounds=(0.5, 0.9999), method="bounded", options={"xatol": 1e-10})
+        best: Any = minimize_scalar(
+            lambda q: -f(q, a), bounds=(0.5, 0.9999), method="bounded", options={"xatol": 1e-10}
+        )
         return -best.fun - f(0.0, a), best.x
 
-    ratio = float(brentq(lambda a: lead(a)[0], 6.0, 9.0, xtol=1e-9))
+    root: Any = brentq(lambda a: lead(a)[0], 6.0, 9.0, xtol=1e-9)
+    ratio = float(root)
     return WideMajority(ratio, float(lead(ratio)[1]))

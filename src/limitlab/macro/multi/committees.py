@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from limitlab.errors import ConvergenceError
 from limitlab.problems.links import AbstractLink
 from limitlab.problems.links.named import Majority, SignSum
 
@@ -28,12 +29,14 @@ __all__ = [
     "unspecialised",
 ]
 
-EDGES = np.concatenate([-(np.linspace(0, 1, 15)[:0:-1] ** 1.5) * 7.0, np.linspace(0, 1, 15) ** 1.5 * 7.0])
+PANELS = 48  # of s on either side of 0: narrow enough for what is known of it
+EDGES = np.linspace(-7.0, 7.0, 2 * PANELS + 1)
 ORDER = 12
 RANGE = {3: 400.0, 4: 150.0, 5: 80.0, 6: 60.0}  # of t: mixed signs decay as t^-K only
 WIDE = 40.0
 STEP = 0.06
 TINY = 1e-13
+LEAST = 2e-4  # of 1 - lam: nodes of s are 1/80 apart
 
 
 class AlikeUnits(NamedTuple):
@@ -153,10 +156,17 @@ def unspecialised(units: AlikeUnits, alpha: float) -> Unspecialised:
 def specialisation(link: AbstractLink, width: int) -> Unspecialised:
     """Where alike units become unstable: the growth of all else is 1."""
     units = alike_units(link, width)
-    low, high = 1e-4, 0.9999
+    low, high = 1e-4, 1 - 1e-5
     for _ in range(100):
         lam = (low + high) / 2
         low, high = (lam, high) if at_overlap(units, lam).growth < 1 else (low, lam)
         if high - low < 1e-13:
             break
-    return at_overlap(units, (low + high) / 2)
+    found = at_overlap(units, (low + high) / 2)
+    if abs(found.growth - 1) > 1e-6 or 1 - found.lam < LEAST:
+        raise ConvergenceError(
+            f"The units of a committee of width {width} specialise at an overlap of {found.lam:.6g}, too close to 1 "
+            "for the tables. Use a smaller width.",
+            estimate=found.alpha,
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Teachers with several directions."""
