@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from limitlab._setup import double
 from limitlab.errors import EngineError, InputError, LimitlabError
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.machine import relieve
+from limitlab.numerics.machine import relieve, resident
 from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.sweep import identity
@@ -309,7 +309,7 @@ class _Watch:
     def _look(self) -> None:
         began = time.monotonic()
         while not self._done.wait(LOOK):
-            took, holds = time.monotonic() - began, _resident()
+            took, holds = time.monotonic() - began, resident()
             seconds, memory = self._budget.seconds, self._budget.memory
             if seconds is not None and took > seconds:
                 self._end("out_of_time", f"took more than the {seconds:g} seconds of its budget", took)
@@ -333,14 +333,3 @@ def _record_overrun(job: Job, task: Task, problem: Problem, store: Store, budget
     point = Point(reason=f"OverBudget: {words}. Raise the budget and retry.", failure="out_of_time")
     store.write(task.key, stamped(job, task, problem, point, took))
     store.forget_overrun(task.key)
-
-
-def _resident() -> float:
-    """Bytes of memory that this process holds."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return float(pages * os.sysconf("SC_PAGE_SIZE"))
-    except (OSError, ValueError, IndexError):
-        import psutil
-
-        return float(psutil.Process().memory_info().rss)
