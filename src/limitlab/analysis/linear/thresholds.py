@@ -12,7 +12,7 @@ import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import at_ratio
 from limitlab.algorithms.settings.multi_index import MultiGLM, several
-from limitlab.analysis.multi.thresholds import multi_thresholds
+from limitlab.analysis.multi.thresholds import MultiThresholds, multi_thresholds
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Curve, curve, stable_states
 from limitlab.numerics.machine import relieve
@@ -79,7 +79,7 @@ def thresholds(
 @verb
 def thresholds(
     prior: AbstractPrior | MultiIndex | Problem, channel: AbstractChannel | None = None, progress: Watch = None
-) -> Any:
+) -> Thresholds | MultiThresholds:
     """Weak-recovery, information-theoretic and algorithmic thresholds of a prior and a channel, or of a problem.
 
     The answer is a `Thresholds`. Of a `MultiIndex` teacher (Gaussian weights) it is a `MultiThresholds`: which

@@ -66,7 +66,8 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
-    zero, coin = (ll.thresholds(problem(1.0, ties)).specialisation for ties in ("zero", "coin"))
+    both = [ll.thresholds(ll.MultiIndex(2, "majority", ties=ties)).specialisation for ties in ("zero", "coin")]
+    zero, coin = (float(one or 0.0) for one in both)
     apart = data["zero"].different.values
     below, above = apart[zero > RATIOS], apart[zero < RATIOS]
     wide, K = data["wide"], WIDTHS.astype(float)
