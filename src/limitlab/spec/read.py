@@ -65,9 +65,7 @@ def _value(value: Any, hint: Any, path: str) -> Any:
         return _part(value, hint, path)
     if hint is np.ndarray or (hint is Any and isinstance(value, (list, tuple, np.ndarray))):
         return _array(value, path)
-    if hint is Any:  # a number, or a matrix
-        return _number(value, path)
-    if hint is float:
+    if hint in (Any, float):  # Any: a number, or a matrix
         return _number(value, path)
     wanted = {bool: "true or false", int: "a whole number", str: "a text in quotes"}.get(
         hint, getattr(hint, "__name__", hint)
