@@ -70,7 +70,8 @@ def _value(value: Any, hint: Any, path: str) -> Any:
     wanted = {bool: "true or false", int: "a whole number", str: "a text in quotes"}.get(
         hint, getattr(hint, "__name__", hint)
     )
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+    kind: type = hint
+    if not isinstance(value, kind) or (hint is int and isinstance(value, bool)):
         raise SpecError(f"{path} must be {wanted}; got {show(value)}.")
     if hint is int:
         wide = path.endswith(".width")

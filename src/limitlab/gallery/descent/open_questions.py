@@ -194,5 +194,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=150,
+    seconds=115,
 )

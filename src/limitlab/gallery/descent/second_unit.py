@@ -162,5 +162,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=150,
+    seconds=60,
 )
