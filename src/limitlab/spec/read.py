@@ -70,7 +70,7 @@ def _value(value: Any, hint: Any, path: str) -> Any:
     wanted = {bool: "true or false", int: "a whole number", str: "a text in quotes"}.get(
         hint, getattr(hint, "__name__", hint)
     )
-    kind: type = hint
+    kind: Any = hint
     if not isinstance(value, kind) or (hint is int and isinstance(value, bool)):
         raise SpecError(f"{path} must be {wanted}; got {show(value)}.")
     if hint is int:
