@@ -32,6 +32,7 @@ def example():
     right.axvspan(1, 3, color="#009E73", alpha=0.2)
     right.text(10.0, 5.0, "hard", ha="center")
     right.bar([1, 2], [3, 4], 0.5, color="#E69F00")
+    right.bar([1, 2], [1, 1], 0.5, bottom=[3, 4], color="#009E73")
     right.plot([np.nan, 2.0], [1.0, np.inf], color="black", label="_hidden")
     right.set_xscale("log")
     right.set_xticks([1, 10], ["one", "ten"])
@@ -45,13 +46,15 @@ def test_curves_have_the_same_numbers_on_paper_and_on_the_screen():
     figure = example()
     made, shown = drawn(figure), on_screen(figure)
     lines = [line for line in made.axes[0].lines if len(line.get_xdata()) == 5 and line.get_linestyle() != "None"]
-    here = [t for t in shown["data"] if t["xaxis"] == "x" and "lines" in t["mode"] and "fill" not in t]
+    here = [t for t in shown["data"] if t["xaxis"] == "x" and "lines" in t.get("mode", "") and "fill" not in t]
     for line in lines:
         assert any(np.allclose(line.get_ydata(), t["y"]) for t in here if len(t["y"]) == 5)
     bars = [t for t in shown["data"] if "error_y" in t]
     assert np.allclose(bars[0]["error_y"]["array"], 0.1 * X)
     assert np.allclose(bars[1]["error_y"]["array"], 0.3 * X)
     assert np.allclose(bars[1]["error_y"]["arrayminus"], 0.1 * X)
+    stacked = [t for t in shown["data"] if t["type"] == "bar"]
+    assert "base" not in stacked[0] and stacked[1]["base"] == [3.0, 4.0] and stacked[1]["y"] == [1.0, 1.0]
     band = next(t for t in shown["data"] if t.get("fill") == "tonexty")
     assert np.allclose(band["y"], X + 1) and "0.3)" in band["fillcolor"]
     plt.close("all")

@@ -370,6 +370,9 @@ class _Sheet:
             del trace[key]
         trace |= {"type": "bar", "orientation": way, "width": _list(thick)}
         trace["marker"] = {"color": trace["marker"]["color"]}
+        base = options.get("bottom" if way == "v" else "left")
+        if base is not None:
+            trace["base"] = _list(np.broadcast_to(np.asarray(base, dtype=float), at.shape))
         self.data.append(trace)
 
     def _band(self, call: Call) -> None:
