@@ -194,5 +194,5 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=115,
+    seconds=70,
 )
