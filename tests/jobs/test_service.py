@@ -14,6 +14,7 @@ from limitlab.errors import InputError
 from limitlab.jobs.answers import from_bytes, to_bytes
 from limitlab.jobs.requests import Request
 from limitlab.jobs.service import BusyError, Service
+from limitlab.numerics.machine import resident
 from limitlab.spec.write import to_dict
 
 TIMES = [0.0, 0.5, 1.0]
@@ -263,3 +264,10 @@ def test_a_worker_that_grew_too_large_is_replaced():
         assert made.wait(made.submit(theory(0.5))).status == "done"
     finally:
         made.close()
+
+
+def test_memory_is_asked_for_anew():
+    """A number that was kept would let a worker grow without an end."""
+    before = resident()
+    hoard = np.ones(30_000_000)
+    assert resident() - before > 0.8 * hoard.nbytes

@@ -85,7 +85,6 @@ def in_units(count: int) -> str:
     return f"{size:.1f} {unit}" if size < 1000 else f"{size:.1e} {unit}"
 
 
-@cache
 def resident() -> float:
     """Bytes of memory that this process holds."""
     try:
@@ -97,6 +96,7 @@ def resident() -> float:
         return float(psutil.Process().memory_info().rss)
 
 
+@cache
 def memory_here() -> int:
     """Bytes of memory of this machine, or of the container that the process runs in."""
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
