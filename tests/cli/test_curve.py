@@ -88,3 +88,10 @@ def test_a_head_without_rows_is_refused(tmp_path):
     assert "has a head but no rows" in " ".join(curve(path, "--target", "price").output.split())
     path.write_text("price\n1\n2\n")
     assert "no column besides the target" in " ".join(curve(path, "--target", "price").output.split())
+
+
+def test_the_whole_table_leaves_nothing_to_test_on(table, tmp_path):
+    path = tmp_path / "data.csv"
+    table.to_csv(path, index=False)
+    done = curve(path, "--target", "price", "--samples", "120", "--fits", 2, "--out", tmp_path / "o")
+    assert done.exit_code == 2 and "samples must be whole numbers" in " ".join(done.output.split())

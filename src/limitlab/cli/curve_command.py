@@ -70,8 +70,12 @@ def curve(
     rows = len(pool)
     asked = numbers_of(samples or f"{min(20, rows // 4)}:{int(0.9 * rows)}:12:log", "--samples").round().astype(int)
     ns = [n for n in sorted(set(asked.tolist())) if n != rows or fits == 0]
-    if ns[-1] > rows and len([n for n in ns if n < rows]) < LEAST:  # what lies beyond the rows is told from within
-        ns = sorted({*ns, *np.geomspace(min(20, rows // 4), int(0.9 * rows), MORE).round().astype(int).tolist()})
+    if (
+        ns and ns[-1] > rows and len([n for n in ns if n < rows]) < LEAST
+    ):  # what lies beyond the rows is told from within
+        ns = sorted(
+            {*ns, *np.geomspace(max(3, min(20, rows // 4)), max(4, int(0.9 * rows)), MORE).round().astype(int).tolist()}
+        )
     folder = Path("limitlab-runs") / f"curve-{table.stem}" if out is None else out
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a folder was needed for figure and data. Choose another name.")

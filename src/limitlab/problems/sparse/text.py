@@ -5,6 +5,7 @@ A small parser of its own: the text is never evaluated, and what it may cost is 
 
 import math
 import re
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -88,7 +89,7 @@ class Token(NamedTuple):
     at: int
 
 
-class Reader:
+class Reader(ABC):
     """Tokens of a text, one by one, and words that point at the one which cannot be read."""
 
     subject = "SparseTarget.text"  # what the text is called in a refusal
@@ -132,9 +133,9 @@ class Reader:
             self.fail(what, self.now.at, "Write products with *, as in 2*z1*z2.")
         return total
 
+    @abstractmethod
     def sum(self, depth: int) -> Any:
         """What stands up to the next parenthesis that is not its own."""
-        raise NotImplementedError
 
     def inside(self, opened: Token, depth: int) -> Any:
         """What stands in a parenthesis that ``opened``, and is the present token; up to its end."""
