@@ -12,7 +12,8 @@ import pytest
 
 import limitlab as ll
 from cases import committee
-from limitlab.figures import average, close_figure, new_figure, time_label
+from limitlab.figures import average, close_figure, drawn, new_figure, time_label
+from limitlab.figures.on_paper import paper
 from limitlab.plot import DRAWN_CURVES, DRAWN_POINTS, _sources, palette, plot, save_figure
 from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps
@@ -301,8 +302,12 @@ def test_no_backend_is_chosen_for_the_user(monkeypatch):
 
 def test_figures_of_the_gallery_are_not_known_to_pyplot():
     before = plt.get_fignums()
-    new_figure(3)
+    drawn(new_figure(3)[0])
+    paper(2)
     assert plt.get_fignums() == before
+    drawn(new_figure(1)[0], known=True)  # a control
+    assert len(plt.get_fignums()) == len(before) + 1
+    plt.close("all")
 
 
 def test_a_notebook_shows_the_figure_once(monkeypatch):
