@@ -7,6 +7,7 @@ from jax import monitoring
 import limitlab as ll
 from cases import committee, descent, messages, sparse, wide
 from limitlab.macro.predict import LIMITS
+from limitlab.numerics.ode.integrate import SMALL, integrate
 from limitlab.numerics.shapes import MOST, along_rows, filled, places
 
 MIXTURE = ll.library.isotropic_mixture(delta=0.5)
@@ -67,6 +68,13 @@ def test_a_program_is_counted():
     problem = committee("linear", "linear", 1, 1)
     assert programs(lambda: ll.predict(problem, ll.OverlapODE(), times=[0.0, 0.1])) > 0
     assert programs(lambda: ll.predict(problem, ll.OverlapODE(), times=[0.0, 0.2])) == 0
+
+
+def test_pieces_of_a_path_share_one_program():
+    """What a piece gives to the next has the types that the first was given (once, a weak one compiled all twice)."""
+    start, times = np.linspace(1.0, 2.0, SMALL + 1), np.array([0.0, 1.0])  # pauses after its first step
+    assert programs(lambda: integrate(lambda y, rate: -rate * y, start, times, np.asarray(1.0))) == 1
+    assert programs(lambda: integrate(lambda y, rate: -rate * y, start[1:], times, np.asarray(1.0))) == 1  # counted
 
 
 def test_rows_are_padded_to_few_counts_and_large_ones_are_not():

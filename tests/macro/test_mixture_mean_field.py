@@ -82,7 +82,7 @@ def test_closed_gradients_are_automatic_derivatives(name):
         return 2 * both - (one + two) / 2
 
     slope = jax.jit(jax.grad(meeting))(pair)
-    field = _field(activation(name), jnp.asarray(ANISOTROPIC), False, True)
+    field = _field(activation(name), jnp.asarray(ANISOTROPIC), False, True, True)
     pull = PULL(field, jax.tree.map(lambda x: x[None], pair))
     for x, y in zip(pull, slope, strict=True):
         np.testing.assert_allclose(x[0], -2 * y, atol=1e-8)
@@ -94,7 +94,7 @@ def test_mirrored_units_stand_for_two():
     problem = mixture(student={"second_layer": "trained", "bias": "trained"}, start={"bias_scale": 0.4})
     one, two = (jax.tree.map(lambda x: x[0], draw_clouds(labelled(problem), 4, 5, images, seed=1)) for images in (1, 2))
     variances = jnp.asarray(np.outer([1.5**2, 0.25], np.ones(4)))
-    folded, full = (_field(activation(MMN), variances, mirrored, True) for mirrored in (True, False))
+    folded, full = (_field(activation(MMN), variances, mirrored, True, True) for mirrored in (True, False))
     for x, y in zip(PULL(folded, one), PULL(full, two), strict=True):
         np.testing.assert_allclose(x[0], y[0], atol=1e-12)
 

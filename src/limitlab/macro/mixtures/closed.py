@@ -25,7 +25,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.macro.mixtures.start import Units
@@ -51,6 +50,7 @@ class ClosedField(eqx.Module):
     variances: jax.Array
     mirrored: bool = eqx.field(static=True)
     values: bool = eqx.field(static=True)  # whether E[sigma sigma] is needed: for a trained second layer
+    shifts: bool = eqx.field(static=True)  # whether E[sigma' sigma] is needed: for trained biases
 
 
 class _Kinks(NamedTuple):
@@ -81,15 +81,15 @@ def closed_field(setting: LabelledOnePass, widths: Widths, d: int, mirrored: boo
     telling = setting.inputs.blocks(d)
     tau = np.array(widths.taus)[:, None]
     variances = np.where(np.arange(d) < (d if telling is None else telling), tau**2, 1.0)
-    return _field(setting.student.activation, variances, mirrored, setting.trained)
+    return _field(setting.student.activation, variances, mirrored, setting.trained, setting.biased)
 
 
-def _field(activation: Activation, variances: np.ndarray, mirrored: bool, values: bool) -> ClosedField:
+def _field(activation: Activation, variances: np.ndarray, mirrored: bool, values: bool, shifts: bool) -> ClosedField:
     pieces = activation.pieces()
     if pieces is None:
         raise TypeError(f"Closed gradients need an activation of straight lines; got {activation!r}.")
     level, tilt, places, bends = (x.tolist() for x in pieces)
-    return ClosedField(level, tilt, tuple(places), tuple(bends), as_array(variances), mirrored, values)
+    return ClosedField(level, tilt, tuple(places), tuple(bends), as_array(variances), mirrored, values, shifts)
 
 
 def _kinks(field: ClosedField, cloud: Units, q: jax.Array) -> _Kinks:
@@ -105,12 +105,12 @@ def _kinks(field: ClosedField, cloud: Units, q: jax.Array) -> _Kinks:
 
 def _alone(kinks: _Kinks) -> tuple[jax.Array, jax.Array, jax.Array]:
     r""":math:`E\sigma_i, E\sigma'_i, E\sigma''_i`."""
-    phi, above = normal.density(kinks.h), ndtr(-kinks.h)
+    phi, above = normal.density(kinks.h), normal.ndtr(-kinks.h)
     g = jnp.asarray(kinks.g)
     return kinks.c + kinks.s * (g @ (phi - kinks.h * above)), g @ above, (g @ phi) / kinks.s
 
 
-def _pair(kinks: _Kinks, i, j, rho: jax.Array, values: bool):
+def _pair(kinks: _Kinks, i, j, rho: jax.Array, values: bool, shifts: bool):
     """The moments of the pairs (i, j) of fields with correlations rho: symmetric ones, and i to j, j to i."""
     s, c, h, g = kinks
     value, above, density = _alone(kinks)
@@ -124,22 +124,25 @@ def _pair(kinks: _Kinks, i, j, rho: jax.Array, values: bool):
     def towards(hi, hj):
         """x, phi(h_i) and phi(h_i) Phi(x): the second field given that the first is at its threshold."""
         x = (rho * hi - hj) / bar
-        return x, normal.density(hi), normal.density(hi) * ndtr(x)
+        return x, normal.density(hi), normal.density(hi) * normal.ndtr(x)
 
     (x, pi, A), (y, pj, B) = towards(hi, hj), towards(hj, hi)
     there = density[i] * c[j] + s[j] / s[i] * total(bar * (x * A + pi * normal.density(x)))
     back = density[j] * c[i] + s[i] / s[j] * total(bar * (y * B + pj * normal.density(y)))
-    first = total(B + rho * A - hj * L)
-    second = total(A + rho * B - hi * L)
-    mixed = (above[i] * c[j] + s[j] * first, above[j] * c[i] + s[i] * second)
-    product = jnp.zeros_like(rho)
+    product, mixed = jnp.zeros_like(rho), (jnp.zeros_like(rho),) * 2
+    if shifts:
+        first = total(B + rho * A - hj * L)
+        second = total(A + rho * B - hi * L)
+        mixed = (above[i] * c[j] + s[j] * first, above[j] * c[i] + s[i] * second)
     if values:
         ramps = total((rho + hi * hj) * L - hj * A - hi * B + bar * pi * normal.density((hj - rho * hi) / bar))
         product = c[i] * value[j] + c[j] * value[i] - c[i] * c[j] + s[i] * s[j] * ramps
     return total(L), (there, back), mixed, product
 
 
-def _pairs(field: ClosedField, units: Units, variance: jax.Array, i, j, values: bool) -> tuple[_Kinks, _Pairs]:
+def _pairs(
+    field: ClosedField, units: Units, variance: jax.Array, i, j, values: bool, shifts: bool
+) -> tuple[_Kinks, _Pairs]:
     """The pairs (i, j), i <= j, all others 0; of mirrored units the mean over the images of j (slopes: half the
     difference)."""
     gram = (units.theta * variance) @ units.theta.T
@@ -153,11 +156,11 @@ def _pairs(field: ClosedField, units: Units, variance: jax.Array, i, j, values: 
         return jnp.concatenate([there, back, jnp.zeros(1)])[place]
 
     def full(sign):
-        slopes, curvature, mixed, value = _pair(kinks, i, j, sign * rho, values)
+        slopes, curvature, mixed, value = _pair(kinks, i, j, sign * rho, values, shifts)
         return _Pairs(matrix(slopes, slopes), matrix(*curvature), matrix(*mixed), matrix(value, value))
 
     signs = jnp.array([1.0, -1.0] if field.mirrored else [1.0])
-    each = jax.vmap(full)(signs)
+    each = jax.lax.map(full, signs)  # one after the other: the rarer branches of `orthant` stay branches
     mean = jax.tree.map(lambda x: jnp.mean(x, axis=0), each)
     return kinks, mean._replace(slopes=jnp.tensordot(signs, each.slopes, 1) / len(signs))
 
@@ -177,13 +180,13 @@ def closed_pull(field: ClosedField, cloud: Units) -> Units:
     i, j = np.nonzero(np.triu(others > 0))
 
     def of_class(y, variance):
-        kinks, pairs = _pairs(field, units, variance, i, j, field.values)
+        kinks, pairs = _pairs(field, units, variance, i, j, field.values, field.shifts)
         value, slope, curvature = _alone(kinks)
         pairs = jax.tree.map(lambda x: others * x, pairs)
         bend = (y * curvature - pairs.curvature @ a)[:, None] * theta - pairs.slopes @ (a[:, None] * theta)
         return Units(y * value - pairs.value @ a, a * (y * slope - pairs.mixed @ a), a[:, None] * variance * bend)
 
-    both = jax.vmap(of_class)(LABELS, field.variances)
+    both = jax.lax.map(lambda each: of_class(*each), (LABELS, field.variances))
     return jax.tree.map(lambda x, like: jnp.mean(x, axis=0).reshape(like.shape), both, cloud)
 
 
@@ -193,8 +196,8 @@ def closed_risk(field: ClosedField, clouds: Units) -> jax.Array:
     i, j = (x.ravel() for x in np.meshgrid(np.arange(n), n + np.arange(n), indexing="ij"))
 
     def of_class(y, variance):
-        kinks, pairs = _pairs(field, units, variance, i, j, values=True)
+        kinks, pairs = _pairs(field, units, variance, i, j, values=True, shifts=False)
         product = units.a[:n] @ pairs.value[:n, n:] @ units.a[n:] / n**2
         return (1 - 2 * y * jnp.mean(units.a * _alone(kinks)[0]) + product) / 2
 
-    return jnp.mean(jax.vmap(of_class)(LABELS, field.variances))
+    return jnp.mean(jax.lax.map(lambda each: of_class(*each), (LABELS, field.variances)))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
@@ -33,7 +32,9 @@ class Units(NamedTuple):
 
 def draw_clouds(setting: LabelledOnePass, d: int, pairs: int, images: int, seed: int) -> Units:
     """Two clouds of so many pairs at time 0, with or without the second image of each."""
-    clouds = [_draw(setting, d, *draws) for draws in jax.device_get(_random(np.asarray(seed), pairs, d))]
+    clouds = [
+        _draw(setting, d, *draws) for draws in zip(*jax.device_get(_random(np.asarray(seed), pairs, d)), strict=True)
+    ]
     a, b, theta = (np.stack(x)[:, None] for x in zip(*clouds, strict=True))
     signs = np.array([1.0, -1.0])[:images, None, None]
     a, b = (np.broadcast_to(x, (2, images, pairs)) for x in (a, b))
@@ -41,14 +42,14 @@ def draw_clouds(setting: LabelledOnePass, d: int, pairs: int, images: int, seed:
 
 
 @eqx.filter_jit
-def _random(seed: np.ndarray, pairs: int, d: int) -> list[tuple[jax.Array, jax.Array]]:
+def _random(seed: np.ndarray, pairs: int, d: int) -> tuple[jax.Array, jax.Array]:
     """Of each cloud the normals of its directions, and strata of norms, second layer and biases."""
 
     def draws(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        first, *others = jax.random.split(key, 4)
-        return jax.random.normal(first, (pairs, d)), jnp.stack([_strata(other, pairs) for other in others])
+        keys = jax.random.split(key, 4)
+        return jax.random.normal(keys[0], (pairs, d)), jax.lax.map(lambda other: _strata(other, pairs), keys[1:])
 
-    return [draws(key) for key in jax.random.split(root(seed, Stream.CLOUD))]
+    return jax.lax.map(draws, jax.random.split(root(seed, Stream.CLOUD)))  # a generator is long to write out
 
 
 def _draw(setting: LabelledOnePass, d: int, normals: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -17,14 +17,16 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import erfc, ndtr
+import numpy as np
+from jax.scipy.special import erfc
 
+from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import legendre
 
 __all__ = ["MOST", "orthant"]
 
-NODES = 12  # error below 1e-10
-FAR = 2.0  # a correlation of 0.964
+RULES = ((0.8, 6), (1.2, 8), (2.0, 12))  # up to such an X so many nodes: errors below 5e-10
+FAR = RULES[-1][0]  # a correlation of 0.964
 TERMS = 8  # the first one that is left out has a factor e^(-17 X)
 MOST = 40.0  # standard deviations: beyond, a threshold is infinite to rounding
 
@@ -32,40 +34,52 @@ MOST = 40.0  # standard deviations: beyond, a threshold is infinite to rounding
 def orthant(h: jax.Array, k: jax.Array, rho: jax.Array) -> jax.Array:
     """P(U > h, V > k) of standard normals of correlation rho; arguments broadcast.
 
-    Fastest if many correlations lie along the last axis and thresholds along the first ones.
+    Fastest if many correlations lie along the last axis and thresholds along the first ones. The largest correlation
+    says how many nodes all of them take.
     """
     h = jnp.clip(h, -MOST, MOST)
-    turned = jnp.where(rho < 0, -1.0, 1.0)  # P(U > h, V > k) = P(U > h) - P(U > h, -V > -k)
-    k = turned * jnp.clip(k, -MOST, MOST)
-    both = _positive(h, k, jnp.abs(rho))
-    return jnp.where(rho < 0, ndtr(-h) - both, both)
+    k = jnp.clip(k, -MOST, MOST)
+    turned = rho < 0  # P(U > h, V > k) = P(U > h) - P(U > h, -V > -k)
+    # Tails of the thresholds alone are made once, not again for every pair.
+    one, two = jax.lax.optimization_barrier((normal.ndtr(-h), normal.ndtr(-k)))
+    both = _positive(h, jnp.where(turned, -k, k), jnp.abs(rho), one, jnp.where(turned, 1 - two, two))
+    return jnp.where(turned, one - both, both)
 
 
-def _positive(h: jax.Array, k: jax.Array, rho: jax.Array) -> jax.Array:
+def _positive(h: jax.Array, k: jax.Array, rho: jax.Array, one: jax.Array, two: jax.Array) -> jax.Array:
     apart, same = jnp.square(h - k) / 8, jnp.square(h + k) / 8
     rest = (jnp.square(h) + jnp.square(k)) / 4
-    near = _near(jnp.arctanh(jnp.minimum(rho, math.tanh(FAR))), apart, same, rest)
-    # s at the end, e^-X = sqrt((1 - rho)/(1 + rho)), kept finite where it is not used
-    end = jnp.sqrt((1 - jnp.clip(rho, 0.9, 1.0)) / (1 + rho))
-    far = ndtr(-jnp.maximum(h, k)) - _beyond(end, apart, same, rest)
-    return jnp.where(rho > math.tanh(FAR), far, ndtr(-h) * ndtr(-k) + near)
+    near = one * two + _near(jnp.arctanh(jnp.minimum(rho, math.tanh(FAR))), apart, same, rest)
+
+    def some_far():
+        # s at the end, e^-X = sqrt((1 - rho)/(1 + rho)), kept finite where it is not used
+        end = jnp.sqrt((1 - jnp.clip(rho, 0.9, 1.0)) / (1 + rho))
+        far = jnp.where(h > k, one, two) - _beyond(end, apart, same, rest)
+        return jnp.where(rho > math.tanh(FAR), far, near)
+
+    return jax.lax.cond(jnp.any(rho > math.tanh(FAR)), some_far, lambda: near)
 
 
 def _near(X: jax.Array, apart: jax.Array, same: jax.Array, rest: jax.Array) -> jax.Array:
     """The integral from 0 to X."""
-    nodes, weights = legendre(NODES)
+    ends, counts = zip(*RULES, strict=True)
+    table = np.zeros((2, len(RULES), max(counts)))
+    for i, count in enumerate(counts):
+        nodes, weights = legendre(count)
+        table[:, i, :count] = (1 + nodes) / 2, weights / 2
+    which = jnp.sum(jnp.max(X) > jnp.asarray(ends[:-1]))
+    rule = jnp.asarray(table)[:, which]
 
-    def add(total, rule):
-        node, weight = rule
+    def add(i, total):
+        node, weight = rule[0, i], rule[1, i]
         t = jnp.exp(X * node)
         square = jnp.square(t)
         # What depends on rho alone is made once for all pairs of thresholds.
         measure, square, inverse = jax.lax.optimization_barrier((weight * t / (1 + square), square, 1 / square))
-        return total + measure * jnp.exp(-rest - apart * square - same * inverse), None
+        return total + measure * jnp.exp(-rest - apart * square - same * inverse)
 
     zero = jnp.zeros(jnp.broadcast_shapes(jnp.shape(apart), jnp.shape(X)))
-    total = jax.lax.scan(add, zero, (jnp.asarray((1 + nodes) / 2), jnp.asarray(weights / 2)))[0]
-    return X * total / math.pi
+    return X * jax.lax.fori_loop(0, jnp.asarray(counts)[which], add, zero) / math.pi
 
 
 def _beyond(end: jax.Array, apart: jax.Array, same: jax.Array, rest: jax.Array) -> jax.Array:

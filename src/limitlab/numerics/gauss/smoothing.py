@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
 
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import normal_weights
@@ -122,7 +121,7 @@ class PiecewiseSmoother(AbstractSmoother):
         value, slope, pull = self.level + self.tilt * m + 0 * width, self.tilt + 0 * (m + width), 0 * (m + width)
         for bend, place in zip(self.bends, self.places, strict=True):
             x = (m - place) / width
-            below, density = ndtr(x), normal.density(x)
+            below, density = normal.ndtr(x), normal.density(x)
             value = value + bend * ((m - place) * below + width * density)
             slope, pull = slope + bend * below, pull + bend * density
         return Smoothed(value, slope, pull)
@@ -132,7 +131,7 @@ class PiecewiseSmoother(AbstractSmoother):
         total = self.tilt**2 + 0 * (m + width)
         for bend, place in zip(self.bends, self.places, strict=True):
             after = slope + bend
-            total = total + (after**2 - slope**2) * ndtr((m - place) / width)
+            total = total + (after**2 - slope**2) * normal.ndtr((m - place) / width)
             slope = after
         return total
 

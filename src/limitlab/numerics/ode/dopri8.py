@@ -87,7 +87,8 @@ def _judge(now: March, times, h, lands, y, wrong, rtol, atol, bound, max_steps) 
     code = jnp.where((code == OK) & (now.steps + 1 >= max_steps), TOO_MANY, code)
     seen = now.seen + (accept & lands & ~runaway)
     y = jnp.where(accept, y, now.y)
-    code = jnp.where(seen >= len(times), OK, code)
+    # Of the type that it had at the start: a weak one would have the next piece traced and compiled once more.
+    code = jnp.where(seen >= len(times), OK, code).astype(now.code.dtype)
     return now._replace(t=t, y=y, h=after, seen=seen, steps=now.steps + 1, code=code), accept & lands
 
 

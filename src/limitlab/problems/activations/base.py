@@ -97,7 +97,7 @@ class AbstractActivation(Part):
 
     def smoother(self, widest: float = 1.0) -> AbstractSmoother:
         """sigma averaged over a Gaussian, accurate for widths s up to ``widest`` at least."""
-        return _smoother(self, 2.0 ** np.ceil(np.log2(widest)))  # few rules, so few compilations
+        return _smoother(self, 2.0 ** (np.ceil(4 * np.log2(widest)) / 4))  # few rules, so few compilations
 
     def smoothed(self, by: float, widest: float) -> AbstractSmoother:
         r"""The smoother of :math:`\sigma(x + \mathrm{by})`."""
