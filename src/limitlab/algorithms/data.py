@@ -43,7 +43,7 @@ def given(teacher: AbstractTeacher, weights: Any) -> AbstractTeacher:
     return _Given(teacher, weights)
 
 
-def replica_key(seed: int, replica: int) -> jax.Array:
+def replica_key(seed: Any, replica: Any) -> jax.Array:
     """The key of one replica: it depends on nothing else, so more replicas leave the first ones as they were."""
     return jax.random.fold_in(jax.random.key(seed), replica)
 

@@ -66,16 +66,16 @@ def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
     check_start(by, model, setting.start, teacher=True)
 
     nature, start = (setting.inputs, *traced((setting.teacher, setting.channel))), traced(setting.start)
-    damping, sizes = jnp.asarray(float(rule.damping)), (n, d, rule.iterations, rule.variances, rule.precision)
+    damping, sizes = as_array(float(rule.damping)), (n, d, rule.iterations, rule.variances, rule.precision)
     paths, ends = [], []
     # In batches of one compiled call each; a batch holds one matrix at a time, and the last one is filled up.
     size = min(asked.replicas, BATCH)
     for first in range(0, asked.replicas, size):
-        keys = jnp.stack([replica_key(asked.seed, r) for r in range(first, first + size)])
-        batch = _trajectories(nature, start, keys, damping, sizes)
+        which = as_array(asked.seed), first + np.arange(size)
+        batch = jax.device_get(_trajectories(nature, start, *which, damping, sizes))
         for k in range(min(size, asked.replicas - first)):
             path, end = jax.tree.map(lambda x: x[k], batch)  # noqa: B023
-            paths.append(np.asarray(path))
+            paths.append(path)
             ends.append(end)
         if asked.progress is not None:
             asked.progress(len(paths), asked.replicas, f"GAMP, d = {d}, n = {n}")
@@ -130,9 +130,9 @@ def _mirrored(m: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _trajectories(nature, start, keys: jax.Array, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:
-    """`_trajectory` of each key, one after the other: a matrix is drawn, used and dropped."""
-    return jax.lax.map(lambda key: _trajectory(nature, start, key, damping, sizes), keys)
+def _trajectories(nature, start, seed, replicas, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:
+    """`_trajectory` of each replica, one after the other: a matrix is drawn, used and dropped."""
+    return jax.lax.map(lambda r: _trajectory(nature, start, replica_key(seed, r), damping, sizes), replicas)
 
 
 def _trajectory(nature, start, key: jax.Array, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:

@@ -65,7 +65,7 @@ def whole_run(table: Table) -> None:
         algorithm=ll.GAMP(iterations=iterations),
     )
     nature = (problem.inputs, *traced((problem.teacher, problem.channel)))
-    keys, sizes = jnp.stack([jax.random.key(0)]), (n, d, iterations, "scalar", "float64")
+    sizes = (n, d, iterations, "scalar", "float64")
     draw = jax.jit(lambda key: jax.random.normal(key, (n, d)) / jnp.sqrt(d))
     X = draw(jax.random.key(0))
 
@@ -74,7 +74,7 @@ def whole_run(table: Table) -> None:
         return jax.lax.scan(lambda a, _: (((X @ a) @ X) / 2, None), a, length=iterations)[0]
 
     ours, products, drawn, public = together(
-        lambda: _trajectories(nature, None, keys, jnp.asarray(0.0), sizes)[0],
+        lambda: _trajectories(nature, None, jnp.asarray(0), jnp.arange(1), jnp.asarray(0.0), sizes)[0],
         lambda: bare(jnp.ones(d)),
         lambda: draw(jax.random.key(1)),
         lambda: ll.simulate(problem, d).m.values,
