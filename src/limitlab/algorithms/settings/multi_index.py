@@ -60,8 +60,8 @@ class MultiGLM(eqx.Module):
         link = seen_through(teacher.link, problem.channel, teacher.width)
         if link is None:
             asked.refuse(
-                f"a channel whose mean label is known for every value of the link: {CHANNELS}, or your own with a method "
-                "`told`",
+                f"a channel whose mean label is known for every value of the link: {CHANNELS}, or your own with a "
+                "method `told`",
                 problem.channel,
                 "Write what happens to the label into the link, or use one of these.",
             )
