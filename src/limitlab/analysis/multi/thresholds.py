@@ -144,7 +144,7 @@ def _committee(link: AbstractLink, K: int, variance: float) -> MultiThresholds:
     all_else = "z1 - z2" if K == 2 else "all differences of fields"
     stages = [Stage(0.0, "trivial", (name,), (), mean), Stage(at.alpha, "easy", (all_else,), (name,), rest)]
     out = _report(stages, K, at.alpha, 1e-6)
-    possible = wide_majority().ratio * K if isinstance(link, Majority) else np.inf
+    possible = wide_majority().ratio * K if isinstance(link, Majority) and variance == 0 else np.inf
     return dataclasses.replace(out, information=possible) if possible < at.alpha else out
 
 
