@@ -291,6 +291,18 @@ def test_wide_committees_behind_a_channel():
         ll.predict(dataclasses.replace(even, channel=ll.Modulus(0.1)), ll.BayesOptimal())
 
 
+@pytest.mark.slow
+def test_three_units_specialise_at_once():
+    """First order: below 5.0179, where alike units become unstable, another branch is far away and better."""
+    found = bayes(ll.MultiIndex(3, "sign_sum"), 4.9)
+    assert found.branch.values.tolist() == ["uninformed", "informed"]
+    alike, apart = found.M_branch.values
+    assert alike == pytest.approx(np.full((3, 3), 0.29375), abs=1e-3)
+    assert apart[0, :2] == pytest.approx([0.6946, 0.0990], abs=2e-3)
+    assert np.diff(found.free_entropy_branch.values)[0] == pytest.approx(0.0075, abs=1e-3)
+    assert found.attrs["branch"] == "informed"
+
+
 def test_weights_of_signs_keep_the_entropy_of_what_is_left_to_chance():
     model = Model(law_of("parity", 2, ll.Sign(flip=0.1)), gaussian=False)
     perfect = next(state for state in branches(model, 6.0) if np.allclose(state.M, np.eye(2)))
