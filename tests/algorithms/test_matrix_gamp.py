@@ -44,7 +44,16 @@ def scores(p, d, replicas, seed=0):
 
 @pytest.mark.parametrize(
     ("words", "width", "variance"),
-    [(Majority("zero"), 2, 0.0), (Majority("coin"), 2, 0.0), ("parity", 2, 0.0), ("and", 2, 0.3), ("sign(z1)", 1, 0.0)],
+    [
+        (Majority("zero"), 2, 0.0),
+        (Majority("coin"), 2, 0.0),
+        (Majority("coin"), 2, 0.3),
+        ("parity", 2, 0.0),
+        ("and", 2, 0.3),
+        ("sign(z1)", 1, 0.0),
+        (seen_through(link("parity"), ll.Sign(flip=0.1), 2), 2, 0.0),
+        (seen_through(link("z1"), ll.Sign(variance=0.5), 1), 1, 0.0),
+    ],
 )
 def test_the_output_function_is_that_of_the_theory(words, width, variance):
     words = link(words)

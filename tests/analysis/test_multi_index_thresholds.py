@@ -171,5 +171,5 @@ def test_refusals():
         ll.thresholds(ll.Problem(teacher=ll.MultiIndex(2, "and")), ll.GaussianNoise(0.1))
     with pytest.raises(InputError, match="Raise degree"):
         ll.generative_exponent("sign(z1*z2*z3)", degree=2)
-    with pytest.raises(InputError, match="additive noise"):
-        ll.thresholds(dataclasses.replace(ll.Problem(teacher=ll.MultiIndex(2, "and")), channel=ll.Logistic()))
+    with pytest.raises(InputError, match="constant"):
+        ll.thresholds(dataclasses.replace(ll.Problem(teacher=ll.MultiIndex(2, "and")), channel=ll.Sign()))

@@ -103,8 +103,7 @@ def levels(link: AbstractLink, width: int) -> np.ndarray | None:
     if isinstance(link, SeenLink):
         inner = levels(link.link.expected, width)
         if inner is not None:
-            told = link.channel.told(inner, np) if link.link.sides is None else link._between(inner, link.link.sides)
-            return np.unique(told.round(9))
+            return np.unique(link.shown(inner, np).round(9))
     rng = np.random.default_rng(3)
     z = np.concatenate([scale * rng.normal(size=(POINTS, width)) for scale in (1.0, 0.3, 3.0)])
     if all(sign_only(link, width)) and width <= 12:

@@ -37,15 +37,16 @@ class SeenLink(AbstractLink):
         return self.name
 
     def value(self, z, xp):
-        v, ends = self.link.expected.value(z, xp), self.link.sides
-        return self.channel.told(v, xp) if ends is None else self._between(v, ends)
+        return self.shown(self.link.expected.value(z, xp), xp)
 
     def on_host(self, z):
-        v, ends = self.link.expected.on_host(z), self.link.sides
-        return np.asarray(self.channel.told(v, np) if ends is None else self._between(v, ends), float)
+        return np.asarray(self.shown(self.link.expected.on_host(z), np), float)
 
-    def _between(self, v: Any, ends: tuple[float, float]) -> Any:
-        """A coin decides on the value before the channel acts on it."""
+    def shown(self, v: Any, xp: Any) -> Any:
+        """What the channel makes of values v; if a coin decides on them before, v is their mean."""
+        ends = self.link.sides
+        if ends is None:
+            return self.channel.told(v, xp)
         low, high = self.channel.told(np.array(ends), np)
         return low + (high - low) * (v - ends[0]) / (ends[1] - ends[0])
 
