@@ -7,19 +7,24 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.algorithms.gamp.matrix import output_of, symmetries
+from limitlab.algorithms.gamp.matrix import symmetries
+from limitlab.algorithms.gamp.output import output_of
+from limitlab.algorithms.gamp.predictions import prediction_errors
 from limitlab.errors import InputError
-from limitlab.macro.multi.information import evidence, field_law
+from limitlab.macro.multi.branches import Model
+from limitlab.macro.multi.information import evidence, field_law, information
+from limitlab.macro.multi.report import _errors
 from limitlab.problems.links import link
 from limitlab.problems.links.named import Majority
+from limitlab.problems.links.seen import seen_through
 
 TWO = ll.MultiIndex(2, "majority", ties="zero")
 
 
-def problem(teacher, ratio, start=None, variance=0.0, iterations=4):
+def problem(teacher, ratio, start=None, variance=0.0, iterations=4, channel=None):
     return ll.Problem(
         teacher=teacher,
-        channel=ll.GaussianNoise(variance),
+        channel=ll.GaussianNoise(variance) if channel is None else channel,
         sample_ratio=ratio,
         start=start,
         algorithm=ll.GAMP(iterations=iterations),
@@ -27,16 +32,28 @@ def problem(teacher, ratio, start=None, variance=0.0, iterations=4):
 
 
 def scores(p, d, replicas, seed=0):
-    """The largest |z| over all iterations and entries of M, and the run."""
+    """The largest |z| over all iterations, entries of M and errors on new samples, and the run."""
     sim, pred = ll.simulate(p, d=d, replicas=replicas, seed=seed), ll.predict(p, ll.StateEvolution())
-    M = sim.M.values[1:]
-    error = M.std(axis=1, ddof=1) / np.sqrt(replicas)
-    return np.max(np.abs(M.mean(axis=1) - pred.M.values[1:]) / error), sim, pred
+    largest = 0.0
+    for name in ("M", "generalisation_error"):
+        seen = sim[name].values[1:]
+        error = seen.std(axis=1, ddof=1) / np.sqrt(replicas)
+        largest = max(largest, np.max(np.abs(seen.mean(axis=1) - pred[name].values[1:]) / error))
+    return largest, sim, pred
 
 
 @pytest.mark.parametrize(
     ("words", "width", "variance"),
-    [(Majority("zero"), 2, 0.0), (Majority("coin"), 2, 0.0), ("parity", 2, 0.0), ("and", 2, 0.3), ("sign(z1)", 1, 0.0)],
+    [
+        (Majority("zero"), 2, 0.0),
+        (Majority("coin"), 2, 0.0),
+        (Majority("coin"), 2, 0.3),
+        ("parity", 2, 0.0),
+        ("and", 2, 0.3),
+        ("sign(z1)", 1, 0.0),
+        (seen_through(link("parity"), ll.Sign(flip=0.1), 2), 2, 0.0),
+        (seen_through(link("z1"), ll.Sign(variance=0.5), 1), 1, 0.0),
+    ],
 )
 def test_the_output_function_is_that_of_the_theory(words, width, variance):
     words = link(words)
@@ -48,6 +65,53 @@ def test_the_output_function_is_that_of_the_theory(words, width, variance):
         sound = Z[:, i] > 1e-6
         seen = g.g(jnp.full(50, law.labels.y[i]), jnp.asarray(w), jnp.asarray(V))
         assert np.allclose(np.asarray(seen)[sound], (slope[:, i] / Z[:, i, None])[sound], atol=1e-7)
+
+
+BEHIND = {  # a link, its width, a channel
+    "three labels": (Majority("zero"), 2, ll.GaussianNoise()),
+    "ties by a coin": (Majority("coin"), 2, ll.GaussianNoise()),
+    "a coin and noise": (Majority("coin"), 2, ll.GaussianNoise(0.3)),
+    "flips": ("parity", 2, ll.Sign(flip=0.1)),
+    "odds": ("product", 2, ll.Logistic()),
+    "rectified": ("z1 + z2", 2, ll.Rectified(0.2)),
+    "one field": ("z1", 1, ll.Sign(variance=0.4)),
+}
+
+
+@pytest.mark.parametrize("case", BEHIND)
+def test_the_error_on_new_samples_is_that_of_the_theory_where_the_estimate_knows_its_own_error(case):
+    words, width, channel = BEHIND[case]
+    seen, variance = seen_through(link(words), channel, width), float(channel.added_variance or 0.0)
+    M = np.array([[0.45, 0.2], [0.2, 0.4]])[:width, :width]
+    model = Model(field_law(seen, width, variance), gaussian=True)
+    _, error, kind = _errors(model, M, information(model.law, M))
+    one, gone = M[None, None], np.zeros((1, 1), bool)
+    V, P = np.eye(width)[None, None] - one, np.eye(width)[None]
+    found, name = prediction_errors(output_of(seen, width, variance), one, one, V, P, gone)
+    assert name == kind
+    assert found[0, 0] == pytest.approx(error, abs=2e-4 if case == "odds" else 1e-4)
+    proud, _ = prediction_errors(output_of(seen, width, variance), one, 2 * one, V, P, gone)  # |a| too large
+    assert proud[0, 0] > found[0, 0] + (1e-3 if kind == "mean-square error" else -1e-9)
+
+
+def test_labels_behind_a_channel_are_counted_by_hand():
+    """The error of a run's overlaps against labels that are drawn and predicted one by one."""
+    rng, channel = np.random.default_rng(4), ll.Logistic()
+    seen = seen_through(link("product"), channel, 2)
+    M, Q = np.array([[0.5, 0.1], [0.05, 0.3]]), np.array([[0.6, 0.1], [0.1, 0.5]])
+    V, P = np.array([[0.4, 0.0], [0.0, 0.6]]), np.eye(2)
+    found, _ = prediction_errors(
+        output_of(seen, 2, 0.0), M[None, None], Q[None, None], V[None, None], P[None], np.zeros((1, 1), bool)
+    )
+    both = np.block([[Q, M], [M.T, P]])
+    x = rng.normal(size=(400_000, 4)) @ np.linalg.cholesky(both).T
+    y = np.where(rng.uniform(size=len(x)) < 1 / (1 + np.exp(-x[:, 2] * x[:, 3])), 1.0, -1.0)
+    u, p = np.polynomial.hermite_e.hermegauss(16)
+    z = np.sqrt([0.4, 0.6]) * np.array([[a, b] for a in u for b in u])
+    weight = np.array([a * b for a in p for b in p]) / p.sum() ** 2
+    guess = sum(q * np.tanh((x[:, 0] + a) * (x[:, 1] + b) / 2) for q, (a, b) in zip(weight, z, strict=True))
+    wrong = np.mean(y != np.where(guess >= 0, 1.0, -1.0))
+    assert abs(found[0, 0] - wrong) < 4 * np.sqrt(wrong * (1 - wrong) / len(x))
 
 
 def test_nodes_agree_with_a_brute_average():
@@ -116,16 +180,21 @@ def test_refusals():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("teacher", "ratio", "start", "variance"),
+    ("teacher", "ratio", "start", "channel"),
     [
-        (TWO, 1.5, None, 0.0),
-        (TWO, 3.0, [[0.3, 0.2], [0.2, 0.25]], 0.0),
-        (ll.MultiIndex(2, "parity"), 3.5, [[0.3, 0.05], [0.05, 0.2]], 0.0),
-        (ll.MultiIndex(2, "parity"), 1.8, [[0.4, 0.0], [0.0, 0.4]], 0.0),
-        (ll.MultiIndex(2, "and"), 3.0, [[0.3, 0.05], [0.05, 0.2]], 0.0),
-        (ll.MultiIndex(3, "sign_sum"), 4.0, None, 0.0),
+        (TWO, 1.5, None, None),
+        (TWO, 3.0, [[0.3, 0.2], [0.2, 0.25]], None),
+        (ll.MultiIndex(2, "parity"), 3.5, [[0.3, 0.05], [0.05, 0.2]], None),
+        (ll.MultiIndex(2, "parity"), 1.8, [[0.4, 0.0], [0.0, 0.4]], None),
+        (ll.MultiIndex(2, "and"), 3.0, [[0.3, 0.05], [0.05, 0.2]], None),
+        (ll.MultiIndex(3, "sign_sum"), 4.0, None, None),
+        (TWO, 3.0, [[0.3, 0.2], [0.2, 0.25]], ll.Sign(flip=0.1)),
+        (ll.MultiIndex(2, "product"), 6.0, [[0.5, 0.1], [0.1, 0.4]], ll.Logistic()),
+        (ll.MultiIndex(2, "z1 + z2^2"), 2.0, [[0.3, 0.0], [0.0, 0.3]], ll.Rectified(0.3)),
+        (ll.MultiIndex(2, "majority", ties="coin"), 3.0, [[0.3, 0.2], [0.2, 0.25]], ll.GaussianNoise(0.3)),
     ],
 )
-def test_runs_follow_state_evolution_at_large_size(teacher, ratio, start, variance):
+def test_runs_follow_state_evolution_at_large_size(teacher, ratio, start, channel):
     start = None if start is None else ll.InformedStart(start)
-    assert scores(problem(teacher, ratio, start, variance, iterations=15), d=1000, replicas=16)[0] < 4
+    p = problem(teacher, ratio, start, iterations=15, channel=channel)
+    assert scores(p, d=1000, replicas=16)[0] < 4

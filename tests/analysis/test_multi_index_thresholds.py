@@ -100,6 +100,31 @@ def test_noise_makes_learning_later_and_problems_are_taken_whole():
     assert ll.thresholds(problem).specialisation == pytest.approx(4.22698, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("link", "channel", "alpha"),
+    [
+        ("product", ll.Sign(), np.pi**2 / 4),
+        ("sign_sum", ll.Modulus(), np.pi**2 / 4),  # of 0 and 2: the parity
+        ("parity", ll.Sign(flip=0.1), np.pi**2 / 4 / 0.8**2),
+        ("parity", ll.Logistic(), np.pi**2 / 4 / np.tanh(0.5) ** 2),
+    ],
+)
+def test_channels_act_on_the_value_of_the_link(link, channel, alpha):
+    found = of(link, 2, channel)
+    assert found.easy == pytest.approx({"z1": alpha, "z2": alpha}, rel=1e-6)
+    assert found.accuracy < 1e-5
+
+
+def test_committees_behind_a_channel_specialise_later():
+    clean = of("sign_sum", 3)
+    for channel in (ll.Logistic(), ll.GaussianNoise(0.5), ll.Rectified(0.1)):
+        behind = of("sign_sum", 3, channel)
+        assert behind.trivial == clean.trivial
+        assert behind.specialisation > 1.05 * clean.specialisation
+    assert of("sign_sum", 3, ll.GaussianNoise(1e-3)).specialisation == pytest.approx(clean.specialisation, rel=1e-6)
+    assert of("majority", 11, ll.Sign(flip=0.1)).information is None  # 7.68 K is for labels without noise
+
+
 def test_the_majority_of_many_signs():
     wide = wide_majority()
     assert wide.ratio == pytest.approx(7.6802, abs=1e-4)
@@ -133,13 +158,18 @@ def test_exponents(target, generative, information):
 def test_refusals():
     with pytest.raises(InputError, match="at most 3 directions"):
         of("z1 + z2*z3*z4", 4)
-    with pytest.raises(InputError, match="GaussianNoise"):
+    with pytest.raises(InputError, match="constant"):
         of("and", 2, ll.Sign())
+    own = ll.CustomChannel(lambda y, z: -((y - z) ** 2) / 2 - 0.9189385332046727, (-12.0, 12.0), label_width=0.3)
+    with pytest.raises(InputError, match="method `told`"):
+        of("and", 2, own)
+    with pytest.raises(InputError, match="such as Sign"):
+        of("and", 2, "sign")
     with pytest.raises(InputError, match="GaussianPrior"):
         of("and", 2, prior=ll.RademacherPrior())
     with pytest.raises(InputError, match="alone"):
         ll.thresholds(ll.Problem(teacher=ll.MultiIndex(2, "and")), ll.GaussianNoise(0.1))
     with pytest.raises(InputError, match="Raise degree"):
         ll.generative_exponent("sign(z1*z2*z3)", degree=2)
-    with pytest.raises(InputError, match="additive noise"):
-        ll.thresholds(dataclasses.replace(ll.Problem(teacher=ll.MultiIndex(2, "and")), channel=ll.Logistic()))
+    with pytest.raises(InputError, match="constant"):
+        ll.thresholds(dataclasses.replace(ll.Problem(teacher=ll.MultiIndex(2, "and")), channel=ll.Sign()))

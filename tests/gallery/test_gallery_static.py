@@ -31,8 +31,8 @@ WRONG = {
         (lambda data: scaled(data, "zero", different=0.0), "continuous"),
         (lambda data: {**data, "coin": data["zero"]}, "with a coin nothing"),
         (lambda data: scaled(data, "wide", majority=1.1), "0.571 K^2"),
-        (lambda data: scaled(data, "evolution", M=1.2), "follows state evolution"),
-        (lambda data: scaled(data, "gamp_2", M_singular_values=0.5), "above the threshold only"),
+        (lambda data: scaled(data, "evolution_0", M=1.2), "follows state evolution"),
+        (lambda data: scaled(data, "gamp_2", M=0.9), "above the threshold only"),
     ],
     "grand-staircase": [
         (lambda data: scaled(data, "links", first=1.01), "0.57517"),

@@ -380,3 +380,13 @@ def test_logistic_outputs_take_variances_of_any_shape():
     assert np.allclose(np.stack(mixed).T, np.array(alone), rtol=1e-8, atol=0)
     tiny = channel.output(jnp.asarray([1.0, -1.0]), jnp.asarray([-800.0, -800.0]), jnp.asarray(0.5))
     assert np.allclose(tiny.log_z, [-799.75, 0.0]) and np.allclose(tiny.g, [1.0, 0.0]) and np.all(np.isfinite(tiny.dg))
+
+
+@pytest.mark.parametrize("channel", [*CHANNELS, CustomBinary(lambda z: jnp.clip(0.5 + z, 0.0, 1.0))], ids=repr)
+def test_the_mean_label_of_a_value_is_that_of_samples(channel):
+    z = np.array([-1.7, -0.2, 0.3, 1.1])
+    y = np.asarray(channel.sample(jax.random.key(3), jnp.asarray(np.repeat(z[:, None], 4000, axis=1))))
+    told, error = channel.told(z, np), y.std(axis=1) / np.sqrt(4000)
+    assert np.all(np.abs(y.mean(axis=1) - told) <= 4.5 * error + 1e-12)
+    assert np.allclose(channel.told(jnp.asarray(z), jnp), told)
+    assert not np.all(np.abs(y.mean(axis=1) - (0.2 + 0.9 * told)) <= 4.5 * error + 1e-12)

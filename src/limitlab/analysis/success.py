@@ -46,7 +46,7 @@ def success_rate(
     ----------
     data
         A result of `simulate` with a rule on a fixed data set, or a sweep of such results: one share for each point. Or
-        a `Problem`: its runs at all ``sample_ratios`` are then done in one compiled call, about twice as fast as one
+        a `Problem`: its runs at all ``sample_ratios`` are then done side by side, several times faster than one
         by one, with the numbers of `simulate` for full batches.
     threshold
         None: what the simulation counted, a cosine above 0.99 (up to a sign) at any step for one direction, an error

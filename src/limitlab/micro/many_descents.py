@@ -25,6 +25,7 @@ from limitlab.states.success import COSINE, ERROR, OUTPUT, Criterion
 __all__ = ["Ends", "many_descents"]
 
 CACHE = 2**20  # bytes of data that lanes share while they make their steps side by side
+ALIKE = 0.75  # of the larger of two data sets: the smaller is filled up to it
 
 
 class Ends(NamedTuple):
@@ -104,16 +105,30 @@ def many_descents(
         "success_rate",
     )
     keys = jax.vmap(lambda r: jax.random.fold_in(jax.random.key(seed), r))(jnp.arange(runs))
-    nature = _nature(case.setting)
-    begun = [jax.device_get(_begin(case.course, nature, keys, n, d)) for n in counts]
-    data, run = jax.tree.map(lambda *x: jnp.concatenate(x), *(_filled(one, max(counts)) for one in begun))
-    n = jnp.repeat(jnp.asarray(counts), runs)
-    own = jax.vmap(lambda key: jax.random.fold_in(key, RUN))(jnp.tile(keys, len(ratios)))
-    together = max(1, min(lanes, CACHE // (8 * max(counts) * d)))
-    ends = _march(
-        case.course, case.measure, case.threshold, data, run, n, own, jnp.asarray(steps), jnp.asarray(every), together
-    )
-    return Ends(*(np.asarray(x).reshape(len(ratios), runs) for x in ends)), case.criterion
+    nature, whole = _nature(case.setting), np.zeros((len(Ends._fields), len(ratios), runs))
+    for group in _groups(counts):
+        rows = max(counts[i] for i in group)
+        begun = [jax.device_get(_begin(case.course, nature, keys, counts[i], d)) for i in group]
+        data, run = jax.tree.map(lambda *x: jnp.concatenate(x), *(_filled(one, rows) for one in begun))
+        n = jnp.repeat(jnp.asarray([counts[i] for i in group]), runs)
+        own = jax.vmap(lambda key: jax.random.fold_in(key, RUN))(jnp.tile(keys, len(group)))
+        slots = max(1, min(len(n), CACHE // (8 * rows * d)))
+        ends = _march(
+            case.course, case.measure, case.threshold, data, run, n, own, jnp.asarray(steps), jnp.asarray(every), slots
+        )
+        whole[:, group] = np.asarray(ends).reshape(-1, len(group), runs)
+    found, died = (whole[i].astype(int) for i in (0, 1))
+    return Ends(found, died, *whole[2:]), case.criterion
+
+
+def _groups(counts: list[int]) -> list[list[int]]:
+    """Places of sizes that are filled up to the same one, which is at most a third more than the least of them."""
+    left, groups = sorted(range(len(counts)), key=lambda i: -counts[i]), []
+    while left:
+        group = [i for i in left if counts[i] >= ALIKE * counts[left[0]]]
+        groups.append(group[::-1])  # small sets first: their runs are the long ones
+        left = left[len(group) :]
+    return groups
 
 
 def _case(problem: Problem) -> _Case:
@@ -203,36 +218,79 @@ def _filled(begun: tuple[DataSet, Run], rows: int) -> tuple[DataSet, Run]:
     return DataSet(data.teacher, as_array(X), as_array(y)), eqx.tree_at(lambda r: r.state.mask, run, mask)
 
 
+class _Slots(NamedTuple):
+    """Runs that make their steps side by side: which they are, their data, how far they are, and the next in line."""
+
+    at: jax.Array
+    data: DataSet
+    run: Run
+    step: jax.Array
+    half: jax.Array
+    found: jax.Array
+    after: jax.Array
+    ends: jax.Array
+
+
 @eqx.filter_jit
-def _march(course: Course, measure, threshold, data: DataSet, run: Run, n, keys, steps, every, together: int):
-    def lane(all):
-        data, run, n, key = all
-        real = jnp.arange(len(data.y)) < n
+def _march(course: Course, measure, threshold, data: DataSet, run: Run, n, keys, steps, every, slots: int):
+    """`Ends` (6, lanes): a few lanes at a time, a piece of ``every`` steps after the other.
 
-        def error(run: Run) -> jax.Array:
-            return measure(run.state.parameters, data.teacher)
+    A lane that has ended makes room for the next at once: nobody waits for the slowest.
+    """
+    lanes = len(n)
 
-        def loss(run: Run) -> jax.Array:
-            each = course.loss.value(data.y, course.student.output(run.state.parameters, data.X))
-            return jnp.sum(jnp.where(real, each, 0.0)) / n
+    def error(run: Run, data: DataSet) -> jax.Array:
+        return measure(run.state.parameters, data.teacher)
 
-        def success(run: Run, now: jax.Array, k: jax.Array) -> jax.Array:
-            return run.state.found if course.watched else jnp.where(now < threshold, k, -1)
+    def loss(run: Run, data: DataSet, n: jax.Array) -> jax.Array:
+        each = course.loss.value(data.y, course.student.output(run.state.parameters, data.X))
+        return jnp.sum(jnp.where(jnp.arange(len(each)) < n, each, 0.0)) / n
 
-        def going(state):
-            k, run, _, _, found = state
-            return (k < steps) & run.alive & (found < 0)
+    def success(run: Run, now: jax.Array, k: jax.Array) -> jax.Array:
+        return run.state.found if course.watched else jnp.where(now < threshold, k, -1)
 
-        def piece(state):
-            k, run, _, half, _ = state
-            upto = jnp.minimum(k + every, steps)
-            run = jax.lax.fori_loop(k, upto, lambda j, r: descent_step(course, data, key, r, j), run)
-            now = error(run)
-            return upto, run, now, jnp.where(2 * upto <= steps, now, half), success(run, now, upto)
+    def piece(data, run, key, k):
+        def step(j, run):
+            after = descent_step(course, data, key, run, k + j)
+            return jax.tree.map(lambda new, old: jnp.where(k + j < steps, new, old), after, run)
 
-        first, zero = error(run), jnp.zeros((), int)
-        state = (zero, run, first, first, success(run, first, zero))
-        _, end, now, half, found = jax.lax.while_loop(going, piece, state)
-        return jnp.where(end.alive, found, -1), end.died, now, half, loss(end), loss(run)
+        return jax.lax.fori_loop(0, every, step, run)
 
-    return jax.lax.map(lane, (data, run, n, keys), batch_size=together if together > 1 else None)
+    first = jax.vmap(error)(run, data)
+    begun = jax.vmap(success)(run, first, jnp.zeros(lanes, int))
+    lost = jax.lax.map(lambda all: loss(*all), (run, data, n))
+
+    def taken(at):
+        place = jnp.minimum(at, lanes - 1)
+        return jax.tree.map(lambda x: x[place], (data, run, first, begun))
+
+    def onward(now: _Slots) -> _Slots:
+        place = jnp.minimum(now.at, lanes - 1)
+        run = jax.vmap(piece)(now.data, now.run, keys[place], now.step)
+        step = jnp.minimum(now.step + every, steps)
+        seen = jax.vmap(error)(run, now.data)
+        half = jnp.where(2 * step <= steps, seen, now.half)
+        found = jnp.where(now.found < 0, jax.vmap(success)(run, seen, step), now.found)
+        over = (step >= steps) | ~run.alive | (found >= 0)
+        return jax.lax.cond(
+            jnp.any(over),
+            lambda: _relieved(now._replace(run=run, step=step, half=half, found=found), seen, over),
+            lambda: now._replace(run=run, step=step, half=half, found=found),
+        )
+
+    def _relieved(now: _Slots, seen: jax.Array, over: jax.Array) -> _Slots:
+        place = jnp.minimum(now.at, lanes - 1)
+        left = jax.vmap(loss)(now.run, now.data, n[place])
+        found = jnp.where(now.run.alive, now.found, -1)
+        columns = jnp.stack([found.astype(float), now.run.died.astype(float), seen, now.half, left, lost[place]])
+        ends = now.ends.at[:, jnp.where(over, now.at, lanes)].set(columns, mode="drop")
+        at = jnp.where(over, now.after + jnp.cumsum(over) - 1, now.at)
+        new, old = taken(at), (now.data, now.run, now.half, now.found)
+        kept = jax.tree.map(lambda x, y: jnp.where(over.reshape(-1, *(1,) * (x.ndim - 1)), x, y), new, old)
+        step = jnp.where(over, 0, now.step)
+        return _Slots(at, kept[0], kept[1], step, kept[2], kept[3], now.after + jnp.sum(over), ends)
+
+    at = jnp.arange(slots)
+    data_, run_, half, found = taken(at)
+    state = _Slots(at, data_, run_, jnp.zeros(slots, int), half, found, jnp.asarray(slots), jnp.zeros((6, lanes)))
+    return jax.lax.while_loop(lambda now: jnp.any(now.at < lanes), onward, state).ends

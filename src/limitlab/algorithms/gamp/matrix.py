@@ -17,97 +17,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_count
+from limitlab.algorithms.gamp.output import BLOCK, SOBOL, MatrixOutput, output_of
+from limitlab.algorithms.gamp.predictions import prediction_errors
 from limitlab.algorithms.settings.multi_index import MultiGLM
 from limitlab.errors import InputError
-from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.numerics.machine import Memory
-from limitlab.numerics.quadrants import SIGNS, sectors
 from limitlab.numerics.trees import traced
 from limitlab.problems.links.base import AbstractLink
-from limitlab.problems.links.labels import levels, real_valued, sign_only
+from limitlab.problems.links.labels import real_valued
 from limitlab.problems.starts import RandomStart
 from limitlab.states.request import Request, Seen
 
 if TYPE_CHECKING:
     from limitlab.algorithms.gamp.gamp import GAMP
 
-__all__ = ["MatrixOutput", "matrix_memory", "output_of", "run_matrix", "symmetries"]
+__all__ = ["matrix_memory", "run_matrix", "symmetries"]
 
 SMALL = 0.01  # of a random start; columns that are equal would stay so
-TINY = 1e-13  # of Z: below it a ratio is noise
-ANGLES = 24  # nodes of the integral for two signs
-HERMITE = 24  # nodes of an axis
-SOBOL = 2048
-BLOCK = 128  # samples whose nodes are held at once
 BATCH = 4  # replicas per compiled call
 RECOVERED, FORGOTTEN = 1e-3, 0.05  # of V: a run that goes from one to the other has recovered the weights
 RUNAWAY = 1e3  # of |a|^2/d
 MOST = 10  # directions at most of weights +-1, whose 2^K states are summed
 SEARCHED = 4  # directions at most whose signed permutations are all tried
 BROKEN = 5.0  # times d^-1/2: by less, one arrangement of the estimates is no better than another
-
-
-class MatrixOutput(eqx.Module):
-    """The output function of a link: by sign patterns (their values), or by nodes u (N, K) with probabilities."""
-
-    link: AbstractLink = eqx.field(static=True)
-    coin: bool = eqx.field(static=True)
-    patterns: Any
-    nodes: Any
-    variance: Any
-
-    def likelihood(self, y: jax.Array, v: jax.Array) -> jax.Array:
-        """P(y|v), up to a factor that does not depend on v, for values v (..., n) along the last axis."""
-        if self.variance is not None:
-            power = -jnp.square(y[..., None] - v) / (2 * self.variance)
-            return jnp.exp(power - jnp.max(power, axis=-1, keepdims=True))
-        if self.coin:
-            return (1 + y[..., None] * v) / 2
-        return (jnp.abs(y[..., None] - v) < 1e-6).astype(float)
-
-    def g(self, y: jax.Array, w: jax.Array, V: jax.Array) -> jax.Array:
-        """g (n, K) at labels y (n,) and means w (n, K)."""
-        if self.patterns is not None:
-            at, P = sectors(w, V, jnp, ANGLES, curved=False), self.likelihood(y, self.patterns)
-            return _ratio(jnp.sum(P * at.p, axis=-1), jnp.einsum("ns,nsk->nk", P, at.dp))
-        u, p = self.nodes
-        values, vectors = jnp.linalg.eigh(V)
-        values = jnp.maximum(values, 1e-12)
-        half, back = (vectors * jnp.sqrt(values)) @ vectors.T, (vectors / jnp.sqrt(values)) @ vectors.T
-        spread = u @ half
-
-        def one(pair):
-            label, mean = pair
-            P = p * self.likelihood(label, self.link(mean + spread))
-            return _ratio(jnp.sum(P), P @ u) @ back
-
-        return jax.lax.map(one, (y, w), batch_size=BLOCK)
-
-
-def _ratio(Z: jax.Array, slope: jax.Array) -> jax.Array:
-    sound = Z > TINY
-    return jnp.where(sound[..., None], slope / jnp.where(sound, Z, 1.0)[..., None], 0.0)
-
-
-def output_of(link: AbstractLink, width: int, variance: float) -> MatrixOutput:
-    """The output function of a link with noise."""
-    mean, noise = link.expected, None if variance == 0 else np.asarray(variance)
-    coin = mean != link and noise is None
-    if mean != link and noise is not None:
-        raise InputError("GAMP with ties by a coin takes labels without noise. Use GaussianNoise(0.0).")
-    if width <= 2 and all(sign_only(mean, width)):
-        return MatrixOutput(mean, coin, mean.on_host(SIGNS[width]), None, noise)
-    if width <= 2 and noise is not None and levels(mean, width) is None:
-        x, p = np.polynomial.hermite_e.hermegauss(HERMITE)
-        u = np.array(list(itertools.product(x, repeat=width)))
-        weight = np.prod(np.array(list(itertools.product(p / p.sum(), repeat=width))), axis=1)
-        keep = weight > 1e-12
-        return MatrixOutput(mean, coin, None, (u[keep], weight[keep]), noise)
-    from scipy.special import ndtri
-
-    u = ndtri(sobol_points(width, SOBOL // 2, np.random.default_rng(0)))
-    u = np.concatenate([u, -u])
-    return MatrixOutput(mean, coin, None, (u, np.full(len(u), 1 / len(u))), noise)
 
 
 class MatrixState(NamedTuple):
@@ -202,13 +134,14 @@ def run_matrix(setting: MultiGLM, rule: "GAMP", asked: Request) -> Seen:
     labels cannot tell is chosen once for each replica such that the trace of M at its end is largest: a signed
     permutation that leaves the link as it is, a rotation for ``"squares"``. From an `InformedStart`, or where no choice
     is better than another by more than finite size makes it (5/sqrt(d)), nothing is changed. ``M_singular_values``
-    do not depend on it; those of directions that are not learned are of order d^-1/2.
+    do not depend on it; those of directions that are not learned are of order d^-1/2. ``generalisation_error`` is that
+    of the label predicted for a new sample, averaged over samples for the overlaps reached (see `prediction_errors`).
     """
     by, d, K, teacher = "simulate with GAMP", asked.d, setting.teacher.width, setting.teacher
     n = sample_count(by, setting.ratio, d)
-    if setting.variance == 0 and real_valued(teacher.link, K):
+    if setting.variance == 0 and real_valued(setting.link, K):
         raise InputError(
-            f"{by} needs labels with noise, or a few values; got link={teacher.link!r}, whose noiseless value is a "
+            f"{by} needs labels with noise, or a few values; got link={setting.link!r}, whose noiseless value is a "
             "real number. Use channel=GaussianNoise(variance) with a variance > 0."
         )
     if rule.variances == "vector":
@@ -219,7 +152,7 @@ def run_matrix(setting: MultiGLM, rule: "GAMP", asked: Request) -> Seen:
         )
     start = RandomStart(SMALL) if setting.start is None else setting.start
     informed = bool(np.any(start.matrix_overlap(K)))
-    output = output_of(teacher.link, K, setting.variance)
+    output = output_of(setting.link, K, setting.variance)
     problem = setting.problem
     nature = (problem.inputs, *traced((teacher, problem.channel)))
     sizes = (n, d, rule.iterations, rule.precision, setting.gaussian)
@@ -237,22 +170,26 @@ def run_matrix(setting: MultiGLM, rule: "GAMP", asked: Request) -> Seen:
     M, Q, V, sound = (np.stack([path[i] for path in paths], axis=1) for i in range(4))  # (iteration, replica, ...)
     if not informed:
         for r in range(M.shape[1]):
-            M[:, r] = _turn(teacher.link.expected, M[-1, r], d) @ M[:, r]
+            turn = _turn(setting.link.expected, M[-1, r], d)
+            M[:, r], Q[:, r], V[:, r] = turn @ M[:, r], turn @ Q[:, r] @ turn.T, turn @ V[:, r] @ turn.T
     last = sound.sum(axis=0) - 1
     gone = np.arange(len(M))[:, None] > last
     mse = 1 + (np.trace(Q, axis1=2, axis2=3) - 2 * np.trace(M, axis1=2, axis2=3)) / K
     P = np.stack([np.trace(gram) / K for gram in grams])
     values = np.linalg.svd(M, compute_uv=False)
+    errors, kind = prediction_errors(output, M, Q, V, np.stack(grams), gone)
     run = ("iteration", "replica")
     seen: dict[str, tuple[Any, Any]] = {
         "M": ((*run, "teacher", "teacher_2"), np.where(gone[..., None, None], np.nan, M)),
         "M_singular_values": ((*run, "teacher"), np.where(gone[..., None], np.nan, values)),
         "mse": (run, np.where(gone, np.nan, mse + P - 1)),
+        "generalisation_error": (run, errors),
         "V": (run, np.where(gone, np.nan, np.trace(V, axis1=2, axis2=3) / K)),
         "status": ("replica", np.where(last < rule.iterations, "diverged", "ok")),
         "end_time": ("replica", last.astype(float)),
     }
-    about = {"d": int(d), "n": int(n), "seed": int(asked.seed), "change": changes}
+    about: dict[str, Any] = {"d": int(d), "n": int(n), "seed": int(asked.seed), "change": changes}
+    about["generalisation_error_kind"] = kind
     about["bytes_needed"] = matrix_memory(setting, rule, asked).bytes
     return Seen(seen, {"iteration": np.arange(rule.iterations + 1)}, "simulate (GAMP)", "aubin2018committee", about)
 

@@ -6,14 +6,17 @@ import equinox as eqx
 
 from limitlab.algorithms.checks import check_flat, check_no_features, check_normal
 from limitlab.problems.asked import Asked
-from limitlab.problems.channels import GaussianNoise
+from limitlab.problems.links import AbstractLink
 from limitlab.problems.links.labels import real_valued
+from limitlab.problems.links.seen import seen_through
 from limitlab.problems.networks import MultiIndex
 from limitlab.problems.priors import RademacherPrior
 from limitlab.problems.problem import Problem
 from limitlab.problems.starts import AbstractStart
 
-__all__ = ["MultiGLM", "several"]
+__all__ = ["CHANNELS", "MultiGLM", "several"]
+
+CHANNELS = "GaussianNoise, Sign, Logistic, Door, Modulus, SquaredModulus, Rectified, CustomBinary"
 
 
 def several(problem: Problem) -> bool:
@@ -22,10 +25,11 @@ def several(problem: Problem) -> bool:
 
 
 class MultiGLM(eqx.Module):
-    """A multi-index teacher, additive noise on its link, and n = alpha d samples."""
+    """A multi-index teacher, its link behind the channel, noise that is added to it, and n = alpha d samples."""
 
     problem: Problem
     teacher: MultiIndex
+    link: AbstractLink = eqx.field(static=True)
     ratio: float
     variance: float
 
@@ -53,12 +57,14 @@ class MultiGLM(eqx.Module):
         check_no_features(problem, asked)
         needed = "a teacher MultiIndex(width, link)"
         teacher = asked.part(problem.teacher, MultiIndex, needed, 'Use teacher=MultiIndex(2, "sign_sum"), say.')
-        channel = asked.part(
-            problem.channel,
-            GaussianNoise,
-            "additive noise on the value of the link (Problem.channel=GaussianNoise(variance))",
-            "Write what else happens to the label into the link, such as sign(...).",
-        )
+        link = seen_through(teacher.link, problem.channel, teacher.width)
+        if link is None:
+            asked.refuse(
+                f"a channel whose mean label is known for every value of the link: {CHANNELS}, or your own with a "
+                "method `told`",
+                problem.channel,
+                "Write what happens to the label into the link, or use one of these.",
+            )
         if not teacher.prior.gaussian and not isinstance(teacher.prior, RademacherPrior):
             asked.refuse(
                 "weights with a GaussianPrior() or a RademacherPrior()",
@@ -71,13 +77,14 @@ class MultiGLM(eqx.Module):
                 "sample_ratio=None, which means a fresh sample at every step",
                 "Set sample_ratio=3.0, say.",
             )
-        return cls(problem, teacher, float(problem.sample_ratio), float(channel.variance))
+        added = problem.channel.added_variance
+        return cls(problem, teacher, link, float(problem.sample_ratio), 0.0 if added is None else float(added))
 
     def check_labels(self, asked: Asked, bins: int | None, remedy: str) -> None:
         """Refuse real labels without noise, unless they are put in bins."""
-        if self.variance == 0 and bins is None and real_valued(self.teacher.link, self.teacher.width):
+        if self.variance == 0 and bins is None and real_valued(self.link, self.teacher.width):
             asked.refuse(
                 "labels with noise, or a few values",
-                f"link={self.teacher.link!r}, whose noiseless value is a real number",
+                f"link={self.link!r}, whose noiseless value is a real number",
                 remedy,
             )

@@ -73,9 +73,11 @@ def thresholds(
     prior: MultiIndex, channel: AbstractChannel | None = None, progress: Watch = None
 ) -> MultiThresholds: ...
 @overload
+def thresholds(prior: AbstractPrior, channel: AbstractChannel | None = None, progress: Watch = None) -> Thresholds: ...
+@overload
 def thresholds(
-    prior: AbstractPrior | Problem, channel: AbstractChannel | None = None, progress: Watch = None
-) -> Thresholds: ...
+    prior: Problem, channel: AbstractChannel | None = None, progress: Watch = None
+) -> Thresholds | MultiThresholds: ...
 @verb
 def thresholds(
     prior: AbstractPrior | MultiIndex | Problem, channel: AbstractChannel | None = None, progress: Watch = None
@@ -89,8 +91,9 @@ def thresholds(
     ----------
     prior, channel
         For instance ``GaussianPrior()`` and ``Modulus()``; or one Problem, whose teacher's prior and channel are taken
-        (its sample ratio and its learner play no part). Or a `MultiIndex` teacher, with a `GaussianNoise` or, left out,
-        labels without noise; real ones are put in bins, fine enough for the stated accuracy.
+        (its sample ratio and its learner play no part). Or a `MultiIndex` teacher, with a channel that acts on the
+        value of its link or, left out, labels without noise; real ones are put in bins, fine enough for the stated
+        accuracy.
     progress
         True draws a bar; a function is called as progress(done, total, label); None is silent.
 

@@ -31,11 +31,14 @@ TAIL = 4.6  # bins end at these quantiles of a normal law
 
 
 class Slots(NamedTuple):
-    """Where values of a link go: the edges of bins, and what noise makes of the bins (labels, bins), or None."""
+    """Where values of a link go: the edges of bins, and what noise makes of the bins (labels, bins), or None.
+
+    ``sides``: chance decides between two labels, and a value is their mean.
+    """
 
     edges: np.ndarray
-    smear: np.ndarray | None
-    weight: np.ndarray | None
+    smear: np.ndarray | None = None
+    sides: tuple[float, float] | None = None
 
     @property
     def count(self) -> int:
@@ -43,16 +46,24 @@ class Slots(NamedTuple):
 
     def sums(self, values: np.ndarray, features: np.ndarray) -> np.ndarray:
         """Sums (labels, F) of features (n, F) by the label of values (n,)."""
-        place = np.searchsorted(self.edges, values)
-        out = np.stack([np.bincount(place, column, self.count) for column in features.T], axis=1)
+        if self.sides is None:
+            place = np.searchsorted(self.edges, values)
+            out = np.stack([np.bincount(place, column, self.count) for column in features.T], axis=1)
+        else:
+            up = (values - self.sides[0]) / (self.sides[1] - self.sides[0])
+            out = np.stack([(1 - up) @ features, up @ features])
         return out if self.smear is None else self.smear @ out
 
 
 def slots(link: AbstractLink, K: int, variance: float, bins: int) -> Slots:
     """Slots for the labels of a link; ``bins`` of real ones."""
+    if link.sides is not None:
+        ends = np.array(link.sides)
+        return Slots(ends[:0], None if variance == 0 else _smeared(ends, variance), link.sides)
     few = levels(link, K)
-    if few is not None and variance == 0:
-        return Slots((few[1:] + few[:-1]) / 2, None, None)
+    if few is not None:
+        between = (few[1:] + few[:-1]) / 2
+        return Slots(between, None if variance == 0 else _smeared(few, variance))
     v = np.sort(link.on_host(np.random.default_rng(5).normal(size=(2**18, K))))
     if variance == 0:
         from scipy.special import ndtr
@@ -62,15 +73,20 @@ def slots(link: AbstractLink, K: int, variance: float, bins: int) -> Slots:
         ladder = np.ptp(edges) * 2.0 ** -np.arange(1, LADDER)
         near = [turn + sign * ladder for turn in turns for sign in (1, -1)]
         edges = np.unique(np.concatenate([edges, turns, *near]))
-        return Slots(edges[np.append(True, np.diff(edges) > 1e-12 * np.ptp(edges))], None, None)
+        return Slots(edges[np.append(True, np.diff(edges) > 1e-12 * np.ptp(edges))])
     sd = np.sqrt(variance)
     span = v[0] - 1e-9, v[-1] + 1e-9
     count = int(np.clip((span[1] - span[0]) / (0.03 * sd), 8, 4000))
     edges = np.linspace(*span, count)
     middle = np.concatenate([[edges[0]], (edges[1:] + edges[:-1]) / 2, [edges[-1]]])
-    y = np.arange(span[0] - 7 * sd, span[1] + 7 * sd, 0.6 * sd)
-    smear = np.exp(-((y[:, None] - middle) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance) * (y[1] - y[0])
-    return Slots(edges, smear, None)
+    return Slots(edges, _smeared(middle, variance))
+
+
+def _smeared(values: np.ndarray, variance: float) -> np.ndarray:
+    """The law of labels on a grid (labels, values), noise being added to the values."""
+    sd = np.sqrt(variance)
+    y = np.arange(np.min(values) - 7 * sd, np.max(values) + 7 * sd, 0.6 * sd)
+    return np.exp(-((y[:, None] - values) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance) * (y[1] - y[0])
 
 
 def _turns(link: AbstractLink, K: int) -> np.ndarray:

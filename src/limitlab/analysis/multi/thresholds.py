@@ -16,14 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from limitlab.algorithms.settings.multi_index import CHANNELS
 from limitlab.analysis.multi.moments import Slots, Tables, at_zero, slots, tables
 from limitlab.analysis.multi.wide import wide_majority
 from limitlab.errors import InputError
 from limitlab.macro.multi.committees import is_committee, specialisation
 from limitlab.problems.channels import AbstractChannel, GaussianNoise
 from limitlab.problems.links.base import AbstractLink
-from limitlab.problems.links.labels import levels, sign_only
+from limitlab.problems.links.labels import real_valued, sign_only
 from limitlab.problems.links.named import Majority, Parity, Product, Squares
+from limitlab.problems.links.seen import seen_through
 from limitlab.problems.networks import MultiIndex
 from limitlab.text import Record
 
@@ -102,40 +104,47 @@ class _Growth(NamedTuple):
 
 def multi_thresholds(teacher: MultiIndex, channel: AbstractChannel | None) -> MultiThresholds:
     """The stages of a teacher; ``channel`` None means labels without noise."""
-    noise = GaussianNoise() if channel is None else channel
-    if not isinstance(noise, GaussianNoise):
-        raise InputError(f"thresholds of a MultiIndex needs channel=GaussianNoise(variance) or none; got {channel!r}.")
+    K, behind = teacher.width, GaussianNoise() if channel is None else channel
+    if not isinstance(behind, AbstractChannel):
+        raise InputError(f"thresholds(teacher, channel) needs a channel such as Sign(), or none; got {channel!r}.")
+    link = seen_through(teacher.link, behind, K)
+    if link is None:
+        raise InputError(
+            "thresholds of a MultiIndex needs a channel whose labels are known on average for every value of the link: "
+            f"{CHANNELS}, or your own with a method `told`; got {channel!r}."
+        )
     if not teacher.prior.gaussian:
         raise InputError(f"thresholds of a MultiIndex needs GaussianPrior() weights; got {teacher.prior!r}.")
-    link, K, variance = teacher.link.expected, teacher.width, float(noise.variance)
-    if teacher.link != link or (is_committee(link) and variance == 0):
-        if variance > 0:
-            raise InputError("thresholds of a majority whose ties are tossed needs labels without noise.")
-        return _committee(teacher.link, K)
-    named = _named(link, K) if variance == 0 else None
+    variance = 0.0 if behind.added_variance is None else float(behind.added_variance)
+    if is_committee(link):
+        return _committee(link, K, variance)
+    named = _named(link, K) if variance == 0 and link.sides is None else None
     if named is not None:
         return named
     if K > MOST:
         raise InputError(
-            f"thresholds needs at most {MOST} directions, or a sign committee, a parity or a mean of squares without "
-            f"noise; got width={K}, link={link!r}. Use a smaller width."
+            f"thresholds needs at most {MOST} directions, or a sign committee, a parity or a mean of squares, "
+            f"without noise; got width={K}, link={link!r}. Use a smaller width."
         )
-    real = sum(not one for one in sign_only(link, K))
-    few, many = (_staircase(link, K, variance, bins) for bins in BINS[real])
-    found = _extrapolated(few, many, exact=levels(link, K) is not None or variance > 0)
-    return dataclasses.replace(found, accuracy=max(found.accuracy, NOISY)) if variance > 0 else found
+    real = sum(not one for one in sign_only(link.expected, K))
+    exact = not real_valued(link, K) or variance > 0
+    many = _staircase(link, K, variance, BINS[real][1])
+    few = many if exact else _staircase(link, K, variance, BINS[real][0])
+    found = _extrapolated(few, many, exact)
+    rounded = variance > 0 and real_valued(link, K)
+    return dataclasses.replace(found, accuracy=max(found.accuracy, NOISY)) if rounded else found
 
 
-def _committee(link: AbstractLink, K: int) -> MultiThresholds:
+def _committee(link: AbstractLink, K: int, variance: float) -> MultiThresholds:
     if K == 1:
         return _report([Stage(0.0, "trivial", ("z1",), (), np.eye(1))], K, None, 1e-6)
-    at, mean = specialisation(link, K), np.ones((1, K)) / np.sqrt(K)
+    at, mean = specialisation(link, K, variance), np.ones((1, K)) / np.sqrt(K)
     rest = np.linalg.svd(mean)[2][1:]
     name = " + ".join(f"z{k + 1}" for k in range(K)) if K <= 4 else "the mean of the fields"
     all_else = "z1 - z2" if K == 2 else "all differences of fields"
     stages = [Stage(0.0, "trivial", (name,), (), mean), Stage(at.alpha, "easy", (all_else,), (name,), rest)]
     out = _report(stages, K, at.alpha, 1e-6)
-    possible = wide_majority().ratio * K if isinstance(link, Majority) else np.inf
+    possible = wide_majority().ratio * K if isinstance(link, Majority) and variance == 0 else np.inf
     return dataclasses.replace(out, information=possible) if possible < at.alpha else out
 
 
@@ -196,7 +205,8 @@ def _extrapolated(few: list[Stage], many: list[Stage], exact: bool) -> MultiThre
 
 def _staircase(link: AbstractLink, K: int, variance: float, bins: int) -> list[Stage]:
     """One stage after the other, each given those before."""
-    where = slots(link, K, variance, bins)
+    where, sure = slots(link, K, variance, bins), real_valued(link, K) and variance == 0
+    link = link.expected
     noisy = sum(not one for one in sign_only(link, K)) > 2
     known, stages, alpha = np.zeros((0, K)), [], 0.0
     while len(known) < K:
@@ -205,7 +215,7 @@ def _staircase(link: AbstractLink, K: int, variance: float, bins: int) -> list[S
         if len(known) == 0:
             growth = _first(link, K, where, noisy)
         elif len(known) == 1:
-            growth, alpha = _second(link, K, where, known[0], others, alpha, variance)
+            growth, alpha = _second(link, K, where, known[0], others, alpha, sure)
         else:
             growth = _known_exactly(link, K, where, known, others)
         seen = SEEN * (100 if noisy else 1)
@@ -276,10 +286,12 @@ def _given(t: Tables, lam: float) -> _Growth:
     return _Growth(top, matrix, mean, float(np.sum(weight * slope**2)))
 
 
-def _second(link, K, where, v, others, before: float, variance: float) -> tuple[_Growth, float]:
-    """What comes after one direction, along the branch on which message passing finds it."""
+def _second(link, K, where, v, others, before: float, exact: bool) -> tuple[_Growth, float]:
+    """What comes after one direction, along the branch on which message passing finds it.
+
+    ``exact``: it can be recovered perfectly.
+    """
     t = tables(link, K, where, v, others)
-    exact = levels(link, K) is None and variance == 0  # s can be recovered perfectly
     half = _given(t, 0.5)
     if np.linalg.eigvalsh(half.mean)[-1] > SEEN:
         return half, before

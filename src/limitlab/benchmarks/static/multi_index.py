@@ -12,8 +12,9 @@ from scipy.special import ndtr
 
 import limitlab as ll
 from limitlab.algorithms.data import draw_set
-from limitlab.algorithms.gamp.matrix import MatrixState, output_of
+from limitlab.algorithms.gamp.matrix import MatrixState
 from limitlab.algorithms.gamp.matrix import step as matrix_step
+from limitlab.algorithms.gamp.output import output_of
 from limitlab.benchmarks.table import Table, best, run, together
 from limitlab.macro.multi.branches import Model
 from limitlab.macro.multi.information import field_law

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from limitlab.macro.multi.information import FieldLaw, Information, information
+from limitlab.macro.multi.information import FieldLaw, Information, certainty, information
 from limitlab.macro.multi.weights import weights_of
 
 __all__ = ["Model", "State", "branches", "evolve", "settle"]
@@ -80,7 +80,7 @@ def branches(model: Model, alpha: float, informed: np.ndarray | None = None) -> 
     found = [_state(model, alpha, "uninformed", first, left)]
     push = np.diag(np.linspace(1.0, 0.5, K)) * WEAK
     near = 0.9 * np.eye(K) if informed is None else informed
-    if not model.gaussian and model.law.labels.kind == "discrete":
+    if not model.gaussian and model.law.sharp:
         near = np.eye(K)  # perfect recovery is always a fixed point, and stable
     for name, start in (("specialised", (1 - 2 * WEAK) * first + push), ("informed", near)):
         M, left = settle(model, alpha, start)
@@ -92,7 +92,8 @@ def branches(model: Model, alpha: float, informed: np.ndarray | None = None) -> 
 def _state(model: Model, alpha: float, name: str, M: np.ndarray, left: float) -> State:
     if not model.gaussian and _perfect(M):
         K = len(M)
-        return State(name, np.eye(K), -K * np.log(2.0), Information(np.zeros((K, K)), 0.0, np.nan), 0.0)
+        f = alpha * certainty(model.law) - K * np.log(2.0)
+        return State(name, np.eye(K), f, Information(np.zeros((K, K)), 0.0, np.nan), 0.0)
     at = information(model.law, M)
     other = information(model.law, M, 0.5)
     A = alpha * at.gg
@@ -113,7 +114,7 @@ def _perfect(M: np.ndarray) -> bool:
 def _recovered(model: Model, M: np.ndarray, after: np.ndarray) -> np.ndarray:
     """+-1 weights whose error is tiny and still falls are known; a sharper posterior is beyond the grid."""
     tiny = np.max(1 - np.diag(after)) < min(PERFECT, float(np.max(1 - np.diag(M))))
-    return np.eye(len(M)) if not model.gaussian and model.law.labels.kind == "discrete" and tiny else after
+    return np.eye(len(M)) if not model.gaussian and model.law.sharp and tiny else after
 
 
 def _newton(model: Model, alpha: float, M: np.ndarray) -> np.ndarray | None:

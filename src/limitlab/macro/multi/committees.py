@@ -17,7 +17,9 @@ import numpy as np
 
 from limitlab.errors import ConvergenceError
 from limitlab.problems.links import AbstractLink
+from limitlab.problems.links.labels import labels_of, parity
 from limitlab.problems.links.named import Majority, SignSum
+from limitlab.problems.links.seen import SeenLink
 
 __all__ = [
     "AlikeUnits",
@@ -40,13 +42,14 @@ LEAST = 2e-4  # of 1 - lam: nodes of s are 1/80 apart
 
 
 class AlikeUnits(NamedTuple):
-    """Nodes s with weights N(s; 0, 1) ds; P(y|s) and E[(z_perp^2 - 1) 1_y | s] (L, n); labels (L,)."""
+    """Nodes s with weights N(s; 0, 1) ds; P(y|s) and E[(z_perp^2 - 1) 1_y | s] (L, n); labels (L,), their weights."""
 
     s: np.ndarray
     ds: np.ndarray
     P: np.ndarray
     G: np.ndarray
     y: np.ndarray
+    weight: np.ndarray
     width: int
 
 
@@ -62,29 +65,25 @@ class Unspecialised(NamedTuple):
 
 
 def is_committee(link: AbstractLink) -> bool:
-    """Whether the label depends on the number of positive fields only, by name."""
+    """Whether the label depends on the number of positive fields only, by name; a channel must not hide their mean."""
+    if isinstance(link, SeenLink):
+        return is_committee(link.link) and parity(link.expected, 3) != 1
     return isinstance(link, (SignSum, Majority))
 
 
 @functools.lru_cache(maxsize=32)
-def alike_units(link: AbstractLink, width: int) -> AlikeUnits:
-    """The tables of a sign committee (kept)."""
+def alike_units(link: AbstractLink, width: int, variance: float = 0.0) -> AlikeUnits:
+    """The tables of a sign committee behind a channel (kept)."""
     x, dx = np.polynomial.legendre.leggauss(ORDER)
     middle, half = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES) / 2
     s, ds = (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * dx).ravel()
     f, f2 = _two(s) if width == 2 else _transformed(s, width)
     h = (f2 - s**2 * f) / (width - 1) - f
-    count = 2.0 * np.arange(width + 1) - width
-    if isinstance(link, SignSum):
-        y, share = count, np.eye(width + 1)
-    elif isinstance(link, Majority) and link.ties == "coin":
-        y = np.array([-1.0, 1.0])
-        share = (1 + y[:, None] * np.sign(count)) / 2
-    else:
-        y = np.unique(np.sign(count))
-        share = (y[:, None] == np.sign(count)).astype(float)
+    fields = np.where(np.arange(width) < np.arange(width + 1)[:, None], 1.0, -1.0)  # so many positive ones
+    labels = labels_of(link, width, variance, None)
+    share = labels.likelihood(link.expected.on_host(fields)).T
     density = np.exp(-(s**2) / 2) / np.sqrt(2 * np.pi)
-    return AlikeUnits(s, ds, share @ f / density, share @ h / density, y, width)
+    return AlikeUnits(s, ds, share @ f / density, share @ h / density, labels.y, labels.weight, width)
 
 
 def _two(s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,11 +133,12 @@ def at_overlap(units: AlikeUnits, lam: float) -> Unspecialised:
     Z, slope, bend = kernel @ units.P.T, (kernel * gap / v) @ units.P.T, kernel @ units.G.T
     sound = Z > TINY
     safe = np.where(sound, Z, 1.0)
-    weight = np.where(sound, p[:, None] / safe, 0.0)
+    weight = np.where(sound, p[:, None] * units.weight / safe, 0.0)
     g2, G2 = float(np.sum(weight * slope**2)), float(np.sum(weight * bend**2))
     alpha = lam / (v * g2)
-    phi = float(np.sum(p[:, None] * safe * np.log(safe)))
-    return Unspecialised(lam, alpha, alpha * G2, phi, float(p @ (Z @ units.y) ** 2), float(p @ Z.max(axis=1)))
+    phi = float(np.sum(p[:, None] * units.weight * safe * np.log(safe)))
+    predicted = float(p @ (Z @ (units.weight * units.y)) ** 2)
+    return Unspecialised(lam, alpha, alpha * G2, phi, predicted, float(p @ Z.max(axis=1)))
 
 
 def unspecialised(units: AlikeUnits, alpha: float) -> Unspecialised:
@@ -153,9 +153,9 @@ def unspecialised(units: AlikeUnits, alpha: float) -> Unspecialised:
 
 
 @functools.lru_cache(maxsize=64)
-def specialisation(link: AbstractLink, width: int) -> Unspecialised:
+def specialisation(link: AbstractLink, width: int, variance: float = 0.0) -> Unspecialised:
     """Where alike units become unstable: the growth of all else is 1."""
-    units = alike_units(link, width)
+    units = alike_units(link, width, variance)
     low, high = 1e-4, 1 - 1e-5
     for _ in range(100):
         lam = (low + high) / 2

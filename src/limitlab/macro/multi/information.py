@@ -4,9 +4,9 @@ r"""What labels tell about K fields at an overlap matrix M.
           E[g g^T], \quad \Phi_{out} = E \log Z, \qquad w \sim N(0, M), \; y \sim Z, \; V = I - M
 
 The outer average is a trapezoidal rule in the eigenvectors of M, of dimension rank(M); two interlaced grids give its
-error. Z and its gradient are exact for labels made of one to three signs, and else sums over nodes: Gauss-Hermite where
-that converges (one field: the trapezoidal rule), two independent scramblings of Sobol points where it does not (squares
-of noisy averages would be biased, so that a square is the product of the two).
+error. Z and its gradient are exact for labels made of one to three signs, and else sums over nodes: panels between its
+kinks and jumps for one field, Gauss-Hermite where that converges, two independent scramblings of Sobol points where it
+does not (squares of noisy averages would be biased, so that a square is the product of the two).
 """
 
 import functools
@@ -15,12 +15,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from limitlab.macro.multi.line import breaks_of, surest_of_one
 from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.numerics.quadrants import SIGNS, sectors
 from limitlab.problems.links import AbstractLink
-from limitlab.problems.links.labels import Labels, labels_of, parity, sign_only
+from limitlab.problems.links.labels import Labels, labels_of, levels, parity, sign_only
 
-__all__ = ["FieldLaw", "Information", "evidence", "field_law", "information", "root", "sobol_rule", "surest"]
+__all__ = [
+    "FieldLaw",
+    "Information",
+    "certainty",
+    "evidence",
+    "field_law",
+    "information",
+    "root",
+    "sobol_rule",
+    "surest",
+]
 
 TINY = 1e-13  # of Z: a difference of probabilities is right to 1e-16, and below this the ratio is noise
 RANK = 1e-12  # of an eigenvalue of M
@@ -30,16 +41,22 @@ SHARP = {1: 0.15, 2: 0.3, 3: 0.8}  # steps per width of the posterior, where tha
 MOST = {1: 4000, 2: 500, 3: 20}  # points of an axis
 BLOCK = 2_000_000  # numbers held at once
 FINE = {1: 4, 2: 3, 3: 1}  # times shorter steps where there is a kink
-HERMITE = {1: (400, 800, 1600), 2: (16, 24, 32, 48), 3: (8, 12, 16)}
-SOBOL = {1: 2**12, 2: 2**12, 3: 2**12}
+HERMITE = {2: (16, 24, 32, 48), 3: (8, 12, 16)}
+SOBOL = {2: 2**12, 3: 2**12}
+LINE = 9.0  # one field is integrated up to here
+ORDER = 12  # nodes of a panel
 GOOD = 2e-5  # a change of E gg^T under more nodes that is as good as none
 
 
 class Rule(NamedTuple):
-    """Nodes u (N, K) and probabilities (N,) of normal fields; two sets of them if they are random."""
+    """Nodes u (N, K) and probabilities (N,) of normal fields; two sets of them if they are random.
+
+    One field has panels instead, which are made for the width of the posterior; ``breaks`` are among their edges.
+    """
 
     name: str
     sets: tuple[tuple[np.ndarray, np.ndarray], ...]
+    breaks: np.ndarray = np.zeros(0)
 
 
 class FieldLaw(NamedTuple):
@@ -54,6 +71,11 @@ class FieldLaw(NamedTuple):
     patterns: np.ndarray | None
     rule: Rule
     mirrored: bool
+
+    @property
+    def sharp(self) -> bool:
+        """Whether labels change at once where fields do, so that weights +-1 can be recovered perfectly."""
+        return self.labels.kind == "discrete" and levels(self.link, self.width) is not None
 
 
 class Information(NamedTuple):
@@ -78,7 +100,11 @@ def _field_law(link: AbstractLink, width: int, variance: float, bins: int | None
         return FieldLaw(mean, width, labels, patterns, Rule("exact", ()), mirrored)
     probe = 0.4 * np.eye(width) + 0.08 * (np.ones((width, width)) - np.eye(width))
     before = None
-    for count in HERMITE[width] if labels.kind == "noisy" else ():
+    if width == 1:
+        breaks = breaks_of(lambda x: mean.on_host(x[:, None]), -LINE, LINE)
+        return FieldLaw(mean, width, labels, None, Rule("panels", (), breaks), mirrored)
+    smooth = labels.kind == "noisy" or (labels.sides is not None and levels(mean, width) is None)
+    for count in HERMITE[width] if smooth else ():
         law = FieldLaw(mean, width, labels, None, _hermite(width, count), mirrored)
         now = information(law, probe).gg
         if before is not None and np.max(np.abs(now - before)) < GOOD * max(1.0, float(np.max(np.abs(now)))):
@@ -88,10 +114,6 @@ def _field_law(link: AbstractLink, width: int, variance: float, bins: int | None
 
 
 def _hermite(width: int, count: int) -> Rule:
-    if width == 1:
-        x = np.linspace(-8.0, 8.0, count)
-        p = np.exp(-(x**2) / 2)
-        return Rule("trapezoid", ((x[:, None], p / p.sum()),))
     x, p = np.polynomial.hermite_e.hermegauss(count)
     p = p / p.sum()
     keep = p > 1e-16
@@ -152,7 +174,8 @@ def information(law: FieldLaw, M: np.ndarray, shift: float = 0.0) -> Information
     w, p = outer(M, shift, law.mirrored)
     V = np.eye(law.width) - M
     total: Any = None
-    size = len(law.labels.y) * (40 if law.patterns is not None else len(law.rule.sets[0][0]) + 8)
+    size = len(law.labels.y) * (len(law.rule.sets[0][0]) + 8 if law.rule.sets else 40)
+    size = max(size, int(30 * LINE / np.sqrt(V[0, 0]))) if law.rule.name == "panels" else size
     for part in np.array_split(np.arange(len(w)), max(1, len(w) * size // BLOCK)):
         now = _part(law, w[part], p[part], V)
         total = now if total is None else [a + b for a, b in zip(total, now, strict=True)]
@@ -177,6 +200,8 @@ def surest(law: FieldLaw, M: np.ndarray) -> float:
 
     It has a kink where the guess changes, so that finer grids are extrapolated.
     """
+    if law.rule.name == "panels":
+        return surest_of_one(lambda w: evidence(law, w[:, None], np.eye(1) - M)[0], float(M[0, 0]))
     fine = FINE[max(1, int(np.sum(np.linalg.eigvalsh(M) > RANK)))]
     values = []
     for finer in (fine, 2 * fine):
@@ -191,6 +216,8 @@ def evidence(law: FieldLaw, w: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, l
     if law.patterns is not None:
         at = sectors(w, V, np, curved=False)
         return at.p @ law.patterns.T, [np.einsum("nsk,ls->nlk", at.dp, law.patterns, optimize=True)]
+    if law.rule.name == "panels":
+        return _by_panels(law, w[:, 0], float(V[0, 0]))
     half, back = root(V), root(V, -0.5)
     Z, slopes = np.zeros((len(w), len(law.labels.y))), []
     for u, p in law.rule.sets:
@@ -199,3 +226,34 @@ def evidence(law: FieldLaw, w: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, l
         Z = Z + sums[..., 0] / len(law.rule.sets)
         slopes.append(sums[..., 1:] @ back)
     return Z, slopes
+
+
+def _by_panels(law: FieldLaw, w: np.ndarray, V: float) -> tuple[np.ndarray, list[np.ndarray]]:
+    """One field: panels as narrow as its posterior, or as the noise of a label."""
+    step = 1.5 * np.sqrt(V)
+    if law.labels.kind == "noisy":
+        slope = np.ptp(law.labels.y) / (2 * LINE)
+        step = min(step, 1.5 * np.sqrt(law.labels.variance) / max(1.0, slope))
+    even = np.linspace(-LINE, LINE, int(np.ceil(2 * LINE / max(step, 2e-3))) + 1)
+    edges = np.unique(np.concatenate([even, law.rule.breaks]))
+    x, dx = np.polynomial.legendre.leggauss(ORDER)
+    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    z, dz = (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * dx).ravel()
+    P = law.labels.likelihood(law.link.on_host(z[:, None]))  # (N, L)
+    gap = z - w[:, None]
+    kernel = dz * np.exp(-(gap**2) / (2 * V)) / np.sqrt(2 * np.pi * V)
+    return kernel @ P, [((kernel * gap / V) @ P)[..., None]]
+
+
+def certainty(law: FieldLaw) -> float:
+    """E log P(y|z) once all is known: 0 if nothing is left to chance."""
+    if law.patterns is not None:
+        P, p = law.patterns.T, np.full(2**law.width, 0.5**law.width)
+    elif law.rule.sets:
+        u, p = law.rule.sets[0]
+        P = law.labels.likelihood(law.link.on_host(u))
+    else:
+        z = np.linspace(-LINE, LINE, 4001)
+        p = np.exp(-(z**2) / 2)
+        P, p = law.labels.likelihood(law.link.on_host(z[:, None])), p / p.sum()
+    return float(p @ (np.where(P > 0, P * np.log(np.where(P > 0, P, 1.0)), 0.0) @ law.labels.weight))

@@ -38,15 +38,14 @@ def matrix_setting(problem: Problem, asked: Asked, bins: int | None) -> MultiGLM
     setting = MultiGLM.of(problem, asked)
     remedy = f"Use {asked.by}(bins=64), say, or channel=GaussianNoise(variance) with a variance > 0."
     setting.check_labels(asked, bins, remedy)
-    K, link = setting.teacher.width, setting.teacher.link
+    K, link = setting.teacher.width, setting.link
     if K <= FULL:
         return setting
-    alike = is_committee(link)
-    if not alike or setting.variance > 0 or not setting.gaussian:
+    if not is_committee(link) or not setting.gaussian:
         asked.refuse(
             f"at most {FULL} directions for an overlap that is any matrix; beyond, the committee ansatz "
-            'M = q_d I + q_a 11^T/K with alike units (q_d = 0) for link="sign_sum" or "majority", without noise, with '
-            "Gaussian weights",
+            'M = q_d I + q_a 11^T/K with alike units (q_d = 0) for link="sign_sum" or "majority" behind any '
+            "channel that tells the sign of their mean, with Gaussian weights",
             f"width={K}, link={link!r}",
             "Use a smaller width or one of these committees; GAMP() can be simulated at any width.",
         )
@@ -115,8 +114,7 @@ def evolved_matrix(
 
 
 def _model(setting: MultiGLM, bins: int | None) -> Model:
-    teacher = setting.teacher
-    return Model(field_law(teacher.link, teacher.width, setting.variance, bins), setting.gaussian)
+    return Model(field_law(setting.link, setting.teacher.width, setting.variance, bins), setting.gaussian)
 
 
 def _about(model: Model, M: np.ndarray, at: Information) -> dict[str, Any]:
@@ -155,7 +153,7 @@ def _status(found: list[State]) -> str:
 def _alike(setting: MultiGLM, method: str, reference: str):
     """The fixed point of a wide sign committee whose units are alike."""
     K = setting.teacher.width
-    at = unspecialised(alike_units(setting.teacher.link, K), setting.ratio)
+    at = unspecialised(alike_units(setting.link, K, setting.variance), setting.ratio)
     M = _spread(at.lam, K)
     mse, error, kind = _alike_errors(setting, at)
     f = (np.log1p(-at.lam) + at.lam) / 2 + setting.ratio * at.phi
@@ -177,15 +175,15 @@ def _alike(setting: MultiGLM, method: str, reference: str):
 
 
 def _alike_about(setting: MultiGLM) -> dict[str, Any]:
-    from_there = specialisation(setting.teacher.link, setting.teacher.width).alpha
+    from_there = specialisation(setting.link, setting.teacher.width, setting.variance).alpha
     note = f"alike units are the only branch looked for; they are stable below sample_ratio={from_there:.6g}"
     return {"rule": "exact", "quadrature_error": 1e-6, "branch": "unspecialised", "note": note}
 
 
 def _alike_errors(setting: MultiGLM, at: Unspecialised) -> tuple[float, float, str]:
-    units = alike_units(setting.teacher.link, setting.teacher.width)
+    units = alike_units(setting.link, setting.teacher.width, setting.variance)
     density = units.ds * np.exp(-(units.s**2) / 2) / np.sqrt(2 * np.pi)
-    mse = float(units.y**2 @ (units.P @ density)) - at.predicted
+    mse = float((units.weight * units.y**2) @ (units.P @ density)) - at.predicted
     if units.y.tolist() == [-1.0, 1.0]:
         return mse, 1 - at.surest, "classification error"
     return mse, mse, "mean-square error"
@@ -194,7 +192,7 @@ def _alike_errors(setting: MultiGLM, at: Unspecialised) -> tuple[float, float, s
 def _alike_path(setting: MultiGLM, iterations: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, str]:
     """M and the error along the iteration from nothing, M and the error at its end, and what the error is."""
     K = setting.teacher.width
-    units, lam, path, errors, kind = alike_units(setting.teacher.link, K), 0.0, [], [], ""
+    units, lam, path, errors, kind = alike_units(setting.link, K, setting.variance), 0.0, [], [], ""
     for _ in range(iterations + 1):
         at = at_overlap(units, max(lam, SMALL))
         _, error, kind = _alike_errors(setting, at)

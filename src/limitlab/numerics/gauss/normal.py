@@ -4,6 +4,7 @@ r"""The normal law to full precision in both tails.
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from jax.scipy.special import erfc
 
 __all__ = [
     "density",
+    "erf",
     "log_ndtr",
     "log_normal",
     "measure",
@@ -25,6 +27,15 @@ __all__ = [
 ROOT_2PI = math.sqrt(2 * math.pi)
 FAR = -15.0  # below, an asymptotic series whose first neglected term is smaller than rounding
 HALF_LOG_2PI = 0.9189385332046727
+
+
+def erf(x: Any, xp: Any) -> Any:
+    """The error function by ``xp``, ``numpy`` or ``jax.numpy``."""
+    if xp is np:
+        from scipy.special import erf as on_host
+
+        return on_host(x)
+    return jax.scipy.special.erf(x)
 
 
 def density(x: jax.Array) -> jax.Array:

@@ -129,6 +129,14 @@ class AbstractChannel(Part):
     def law(self, q: jax.Array, slope: jax.Array, V0: jax.Array, V: jax.Array) -> Law:
         """Nodes for (omega, y), fine enough for functions that vary as the posterior of variance V does."""
 
+    def told(self, z: Any, xp: Any) -> Any:
+        """E[y|z], by ``xp``, which is ``numpy`` or ``jax.numpy``: the label without noise of a channel that adds some.
+
+        With ``added_variance``, or for labels -1 and +1, it says all. None: not known, and links of several directions
+        refuse the channel.
+        """
+        return None
+
     def even_law(self, q: jax.Array, slope: jax.Array, V0: jax.Array, V: jax.Array) -> Law:
         r"""Like `law`, but of an even channel only for functions of (y, \|omega\|): half the nodes may do."""
         return self.law(q, slope, V0, V)

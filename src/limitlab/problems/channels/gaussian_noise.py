@@ -21,6 +21,9 @@ class GaussianNoise(AbstractNoisyChannel):
     def clean(self, z):
         return z
 
+    def told(self, z, xp):
+        return z
+
     def output(self, y, w, V):
         T = V + self.variance
         return Output(log_normal(y, w, T), (y - w) / T, -1 / T + 0 * (y + w))

@@ -30,6 +30,9 @@ class Logistic(BinaryChannel):
     def sample(self, key, z):
         return jnp.where(jax.random.uniform(key, z.shape) < jax.nn.sigmoid(z), 1.0, -1.0).astype(z.dtype)
 
+    def told(self, z, xp):
+        return xp.tanh(z / 2)
+
     def output(self, y, w, V):
         y, w, V = (jnp.asarray(x, float) for x in (y, w, V))
         return jax.lax.cond(jnp.all(V <= MODERATE), _on_a_grid, _on_panels, y, w, V)

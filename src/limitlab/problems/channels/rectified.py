@@ -20,6 +20,9 @@ class Rectified(AbstractNoisyChannel):
     def clean(self, z):
         return jnp.maximum(z, 0.0)
 
+    def told(self, z, xp):
+        return xp.maximum(z, 0.0)
+
     def output(self, y, w, V):
         root = jnp.sqrt(V)
         t = -w / root

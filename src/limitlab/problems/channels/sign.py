@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.checks import check_number
-from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_ndtr, log_normal, mills, truncated_variance
+from limitlab.numerics.gauss.normal import HALF_LOG_2PI, erf, log_ndtr, log_normal, mills, truncated_variance
 from limitlab.numerics.trees import is_zero
 from limitlab.problems.channels.base import Information, Output
 from limitlab.problems.channels.binary import BinaryChannel
@@ -46,6 +46,12 @@ class Sign(BinaryChannel):
         if not is_zero(self.flip):
             y = jnp.where(jax.random.uniform(coin, z.shape) < self.flip, -y, y)
         return y
+
+    def told(self, z, xp):
+        keep = 1 - 2 * self.flip
+        if is_zero(self.variance):
+            return keep * xp.where(z >= 0, 1.0, -1.0)
+        return keep * erf(z / np.sqrt(2 * self.variance), xp)
 
     def output(self, y, w, V):
         T = V + self.variance

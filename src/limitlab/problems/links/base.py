@@ -44,8 +44,13 @@ class AbstractLink(Part):
 
     @property
     def expected(self) -> "AbstractLink":
-        """The mean of the output for given fields, if a coin is tossed; else the link itself."""
+        """The mean of the output for given fields, if chance decides; else the link itself."""
         return self
+
+    @property
+    def sides(self) -> tuple[float, float] | None:
+        """The two labels between which chance decides, `expected` being their mean; None if nothing is left to it."""
+        return None
 
     def settled(self, width: int, ties: str | None) -> "AbstractLink":
         """The link of so many fields, its ties broken as asked; or `InputError` if there is none such."""

@@ -1,8 +1,9 @@
-r"""The law of a label given the fields: what a link and additive noise make of them.
+r"""The law of a label given the fields: what a link, chance and additive noise make of them.
 
 .. math:: P(y | z) = N(y; g(z), \Delta), \qquad \text{or } 1[y = g(z)] \text{ without noise}
 
-Labels without noise must be few; real ones are told by the bin they fall in.
+Labels without noise must be few; real ones are told by the bin they fall in. Where chance decides between two labels,
+g is their mean, and noise is added to the one that it was.
 """
 
 import functools
@@ -13,6 +14,7 @@ import numpy as np
 from limitlab.errors import InputError
 from limitlab.problems.links.base import AbstractLink
 from limitlab.problems.links.named import Majority, SignSum
+from limitlab.problems.links.seen import SeenLink
 
 __all__ = ["Labels", "labels_of", "levels", "parity", "real_valued", "sign_only"]
 
@@ -38,20 +40,25 @@ class Labels(NamedTuple):
     weight: np.ndarray
     variance: float
     edges: np.ndarray
-    coin: bool
+    sides: tuple[float, float] | None
 
     def likelihood(self, v: Any, xp: Any = np, axis: int = -1) -> Any:
         """P(y|v) for values v of the link, labels along a new ``axis``."""
         v = xp.expand_dims(v, axis)
         along = (-1, *(1,) * (v.ndim - 1 - axis % v.ndim))
         y = self.y.reshape(along)
+        if self.sides is not None:
+            low, high = self.sides
+            up = (v - low) / (high - low)
+            if self.kind == "noisy":
+                at = [normal_density(y - side, self.variance, xp) for side in (high, low)]
+                return up * at[0] + (1 - up) * at[1]
+            return xp.where(y == high, up, 1 - up)
         if self.kind == "noisy":
             return normal_density(y - v, self.variance, xp)
         if self.kind == "binned":
             low, high = self.edges[:-1].reshape(along), self.edges[1:].reshape(along)
             return ((v >= low) & (v < high)).astype(float)
-        if self.coin:
-            return (1 + y * v) / 2
         return (xp.abs(v - y) < 1e-6).astype(float)
 
     @property
@@ -93,6 +100,10 @@ def levels(link: AbstractLink, width: int) -> np.ndarray | None:
         return np.arange(-width, width + 1, 2.0)
     if isinstance(link, Majority):
         return np.array([-1.0, 1.0] if width % 2 else [-1.0, 0.0, 1.0])
+    if isinstance(link, SeenLink):
+        inner = levels(link.link.expected, width)
+        if inner is not None:
+            return np.unique(link.shown(inner, np).round(9))
     rng = np.random.default_rng(3)
     z = np.concatenate([scale * rng.normal(size=(POINTS, width)) for scale in (1.0, 0.3, 3.0)])
     if all(sign_only(link, width)) and width <= 12:
@@ -103,30 +114,30 @@ def levels(link: AbstractLink, width: int) -> np.ndarray | None:
 
 def real_valued(link: AbstractLink, width: int) -> bool:
     """Whether labels without noise are real numbers, so that they have to be put in bins."""
-    return levels(link.expected, width) is None
+    return link.sides is None and levels(link.expected, width) is None
 
 
 @functools.lru_cache(maxsize=64)
 def labels_of(link: AbstractLink, width: int, variance: float, bins: int | None) -> Labels:
     """The labels of a link with noise; without noise its few values, or ``bins`` of its real ones."""
     none = np.zeros(0)
-    few, coin = levels(link.expected, width), link.expected != link
+    sides = link.sides
+    few = levels(link.expected, width) if sides is None else np.sort(sides)
     if variance == 0 and few is not None:
-        y = np.array([-1.0, 1.0]) if coin else few
-        return Labels("discrete", y, np.ones(len(y)), 0.0, none, coin)
+        return Labels("discrete", few, np.ones(len(few)), 0.0, none, sides)
     if few is None:
         z = np.random.default_rng(4).normal(size=(64 * POINTS, width))
         v = np.sort(link.on_host(z))
         far = link.on_host(z[:POINTS] * FAR.get(width, NEAR) / np.linalg.norm(z[:POINTS], axis=1, keepdims=True))
         v = np.append(v, far) if variance else v
     else:
-        v = np.array([-1.0, 1.0]) if coin else few
+        v = few
     if variance == 0:
         inner = np.quantile(v, np.linspace(0, 1, (bins or 1) + 1)[1:-1])
         edges = np.concatenate([[-np.inf], np.unique(inner), [np.inf]])
         cut = np.searchsorted(v, edges[1:-1])
         y = np.array([part.mean() if len(part) else 0.0 for part in np.split(v, cut)])
-        return Labels("binned", y, np.ones(len(y)), 0.0, edges, False)
+        return Labels("binned", y, np.ones(len(y)), 0.0, edges, None)
     sd = np.sqrt(variance)
     low, high = np.min(v) - REACH * sd, np.max(v) + REACH * sd
     count = int(np.ceil((high - low) / (STEP.get(width, COARSE) * sd)))
@@ -136,4 +147,4 @@ def labels_of(link: AbstractLink, width: int, variance: float, bins: int | None)
             f"more than {MOST} points of a grid. Use a larger variance, or none and bins."
         )
     y, step = np.linspace(low, high, count, retstep=True)
-    return Labels("noisy", y, np.full(count, step), variance, none, False)
+    return Labels("noisy", y, np.full(count, step), variance, none, sides)

@@ -49,6 +49,10 @@ class Majority(_Named):
     def expected(self):
         return Majority("zero") if self.ties == "coin" else self
 
+    @property
+    def sides(self):
+        return (-1.0, 1.0) if self.ties == "coin" else None
+
     def settled(self, width, ties):
         if ties is not None:
             check_choice("MultiIndex", "ties", ties, ("zero", "coin"))

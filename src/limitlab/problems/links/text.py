@@ -5,10 +5,10 @@ import re
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.numerics.gauss.normal import erf
 from limitlab.problems.links.base import AbstractLink
 from limitlab.problems.sparse.text import MAX_VARIABLE, NUMBER, Reader
 from limitlab.text import did_you_mean
@@ -138,13 +138,5 @@ def _value(tree: tuple, z: Any, xp: Any) -> Any:
         y = _value(tree[2], z, xp)
         return x + y if kind == "+" else x - y if kind == "-" else x * y
     if kind == "erf":
-        return _erf(x / np.sqrt(2.0).astype(z.dtype), xp)
+        return erf(x / np.sqrt(2.0).astype(z.dtype), xp)
     return xp.maximum(x, 0) if kind == "relu" else getattr(xp, kind)(x)
-
-
-def _erf(x: Any, xp: Any) -> Any:
-    if xp is np:
-        from scipy.special import erf
-
-        return erf(x)
-    return jax.scipy.special.erf(x)

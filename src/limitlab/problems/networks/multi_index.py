@@ -27,7 +27,8 @@ class MultiIndex(AbstractTeacher):
 
     .. math:: f(x) = g(z_1, \dots, z_K), \qquad z_k = w_k \cdot x, \quad z \sim N(0, I_K)
 
-    The channel acts on its value: `GaussianNoise` of variance 0, the default, leaves it as it is.
+    The channel acts on its value: `GaussianNoise` of variance 0, the default, leaves it as it is; `Sign`, `Logistic`,
+    `Door`, `Modulus`, `SquaredModulus` and `Rectified` do to it what they do to one field.
 
     Parameters
     ----------
