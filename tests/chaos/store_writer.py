@@ -12,7 +12,6 @@ from limitlab.sweep.storage.care import gc
 from limitlab.sweep.storage.pack import pack
 from limitlab.sweep.storage.store import Store
 
-
 TASKS = {"pack": pack, "gc": gc}
 
 

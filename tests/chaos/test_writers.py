@@ -1,4 +1,4 @@
-"""kill -9 of processes that write to one store, pack it and throw away: what was written is there, whole, and nothing else is."""
+"""kill -9 of processes that write to one store, pack it and throw away: what was written is there, whole."""
 
 import os
 import signal

@@ -18,10 +18,10 @@ import limitlab as ll
 from cases import committee
 from limitlab.cli import app
 from limitlab.sweep import Store
-from limitlab.sweep.storage.folder import Folder
+from limitlab.sweep.storage.files.folder import Folder
+from limitlab.sweep.storage.files.netcdf import MARK, encode
+from limitlab.sweep.storage.files.segments import Segments
 from limitlab.sweep.storage.migrate import migrate
-from limitlab.sweep.storage.netcdf import MARK, encode
-from limitlab.sweep.storage.segments import Segments
 
 RATE, RATES = "algorithm.learning_rate", [0.1, 0.2, 0.4, 0.8]
 CALLS = []
