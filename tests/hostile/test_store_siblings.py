@@ -309,6 +309,13 @@ def test_a_table_of_many_more_rows_than_numbers_is_refused(tmp_path):
     assert done.exit_code == 0 and len((tmp_path / "a.csv").read_text().splitlines()) == side + 1
 
 
+def test_an_export_does_not_go_among_the_files_of_the_store(tmp_path):
+    filled(tmp_path / "s").keep_sweep("s", {"name": "verb", "axes": {"d": [1]}}, [key(0)])
+    for place, code in (("s/points/a.csv", 2), ("s/sweeps/a.csv", 2), ("s/a.csv", 0)):
+        done = CliRunner().invoke(app, ["store", "export", str(tmp_path / "s"), "--out", str(tmp_path / place)])
+        assert done.exit_code == code, done.output
+
+
 JUNK = [
     None,
     0,

@@ -152,6 +152,8 @@ def _perform(
     job: Job, chunk: Chunk, store: Store | None, budget: Budget | None, keep: bool, ready: "Together | None"
 ) -> Iterator[Outcome]:
     todo = chunk.tasks
+    if budget:
+        import xarray  # noqa: F401  # a second, which is not the first point's
     ready = together(job, chunk) if ready is None else ready
     for number, task in enumerate(todo):
         if store is not None and store.has(task.key):  # another sweep was faster

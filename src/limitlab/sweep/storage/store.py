@@ -35,7 +35,7 @@ from limitlab.sweep.storage.files.segments import Segments
 from limitlab.sweep.storage.verify import Fault, verify
 from limitlab.text import printable, show
 
-__all__ = ["FORMAT", "MARKER", "Fault", "Store", "number_of", "opened"]
+__all__ = ["FOLDERS", "FORMAT", "MARKER", "Fault", "Store", "number_of", "opened"]
 
 FORMAT = 2
 MARKER = "limitlab-store.json"
