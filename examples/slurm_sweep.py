@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import dask
 import numpy as np
 from dask_jobqueue import SLURMCluster
 from distributed import Client
@@ -41,6 +42,7 @@ def main() -> None:
 
 
 def run(asked: argparse.Namespace, keys: str) -> None:
+    dask.config.set({"distributed.scheduler.http.routes": []})  # no pages for other users of this node
     cluster = SLURMCluster(
         protocol="tls://",
         security=Security.temporary(),

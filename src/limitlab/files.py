@@ -13,11 +13,17 @@ from typing import BinaryIO
 from limitlab.errors import LimitlabError, ResultFileError
 from limitlab.text import nearest, printable
 
-__all__ = ["open_plain", "unwritable", "whole"]
+__all__ = ["NO_LINKS", "open_plain", "unwritable", "whole"]
 
 ELSEWHERE = "Choose a folder that exists, may be written to and has space."
 MAX_NEIGHBOURS = 1000  # files of a folder that are compared with a name that does not exist
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)  # a file system without second names
+NO_LINKS = (
+    errno.EPERM,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EMLINK,
+)  # a file system without second names
 
 
 @contextlib.contextmanager

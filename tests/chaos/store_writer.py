@@ -1,4 +1,4 @@
-"""Writes points into a store, or packs it, until it is killed. Run as a program by test_writers.py."""
+"""Writes points into a store, packs it or throws away, until it is killed. Run as a program by test_writers.py."""
 
 import hashlib
 import os
@@ -8,12 +8,20 @@ from pathlib import Path
 import numpy as np
 
 from limitlab.results.points import Point
+from limitlab.sweep.storage.care import gc
 from limitlab.sweep.storage.pack import pack
 from limitlab.sweep.storage.store import Store
+
+TASKS = {"pack": pack, "gc": gc}
 
 
 def key_of(number: int) -> str:
     return hashlib.sha256(str(number).encode()).hexdigest()[:32]
+
+
+def unwanted(number: int) -> bool:
+    """Whether a point belongs to no sweep, so that `gc` may throw it away at any moment."""
+    return number % 7 == 6
 
 
 def point_of(number: int) -> Point:
@@ -29,8 +37,8 @@ if __name__ == "__main__":
     print("ready", flush=True)
     number = first
     while True:
-        if task == "pack":
-            pack(store)
+        if task in TASKS:
+            TASKS[task](store)
             continue
         if not store.has(key_of(number)):
             store.write(key_of(number), point_of(number))

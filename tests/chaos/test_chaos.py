@@ -176,7 +176,7 @@ def scheduler_and_workers(folder, pause="0.02"):
     try:
         wait_for(says)
         words = [sys.executable, "-m", "distributed.cli.dask_worker", address[0], "--nworkers", "2", "--nthreads", "1"]
-        words += ["--no-dashboard", "--death-timeout", "10", "--local-directory", str(folder)]
+        words += ["--no-dashboard", "--death-timeout", "120", "--local-directory", str(folder)]
         workers.append(subprocess.Popen(words, env=environment, stdout=log, stderr=log))
         yield address[0], scheduler
     finally:

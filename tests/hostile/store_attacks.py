@@ -1,7 +1,8 @@
 """A store from a stranger, as a program that puts one thing after another into it and runs every command on it.
 
 ``python tests/hostile/store_attacks.py FOLDER`` prints for each attack which commands changed or read something outside
-the store, what they said that could steer a terminal, how long they took and how far the memory rose.
+the store, what they said that could steer a terminal, how long they took and how far the memory rose. Names of attacks
+after it choose some: a limitlab that waits for ever can be shown one after the other.
 """
 
 import contextlib
@@ -185,8 +186,8 @@ def traversing(store: Path) -> None:
 
 
 def new_attacks() -> dict[str, Callable[[Path], None]]:
-    from limitlab.sweep.storage.encoding import LENGTHS
-    from limitlab.sweep.storage.records import CLAIM, MAGIC, POINT, VOID, VOIDED, frame
+    from limitlab.sweep.storage.files.encoding import LENGTHS
+    from limitlab.sweep.storage.files.records import CLAIM, MAGIC, POINT, VOID, VOIDED, frame
 
     def contents(table: Any, arrays: bytes = b"", packed: bool = True, whole: int | None = None) -> bytes:
         text = table if isinstance(table, bytes) else json.dumps(table).encode()
@@ -274,7 +275,7 @@ def run(name: str, store: Path) -> str:
     return done.output
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, chosen: list[str]) -> None:
     outside, good = folder / "outside", folder / "good"
     outside.mkdir()
     swept(good)
@@ -286,6 +287,8 @@ def main(folder: Path) -> None:
     shutil.copy(a_file(good), outside / a_file(outside / "store").name)
     shutil.copy(a_file(good), outside / "linked.bin")
     for number, (name, attack) in enumerate(attacks(outside).items()):
+        if chosen and name not in chosen:
+            continue
         store = folder / f"s{number}" / "runs"
         shutil.copytree(good, store)
         attack(store)
@@ -316,4 +319,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -45,7 +45,7 @@ def test_no_attack_reaches_out_blocks_or_bursts(outcomes):
 def test_changed_points_with_the_right_checksum_are_read_or_refused():
     """The reader of points sees what a stranger signs: 4000 changes of a good one are read or refused, no more."""
     from limitlab.errors import ResultFileError
-    from limitlab.sweep.storage.encoding import LENGTHS, decode, encode
+    from limitlab.sweep.storage.files.encoding import LENGTHS, decode, encode
 
     rng, counts = np.random.default_rng(0), {"read": 0, "refused": 0}
     tables = {

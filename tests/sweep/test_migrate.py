@@ -18,10 +18,10 @@ import limitlab as ll
 from cases import committee
 from limitlab.cli import app
 from limitlab.sweep import Store
-from limitlab.sweep.storage.folder import Folder
+from limitlab.sweep.storage.files.folder import Folder
+from limitlab.sweep.storage.files.netcdf import MARK, encode
+from limitlab.sweep.storage.files.segments import Segments
 from limitlab.sweep.storage.migrate import migrate
-from limitlab.sweep.storage.netcdf import MARK, encode
-from limitlab.sweep.storage.segments import Segments
 
 RATE, RATES = "algorithm.learning_rate", [0.1, 0.2, 0.4, 0.8]
 CALLS = []
@@ -152,11 +152,29 @@ def heap(path):
     signed(path)
 
 
+def repeated(path, copies=3000, letters=200_000):
+    """One long text that is there once, and as often as one likes when it is read: 3 MB became 7.7 GB."""
+
+    def change(file):
+        texts = np.asarray(["z" * letters, *(f"{number:08}" for number in range(copies))], dtype=object)
+        file.attrs.create("texts", texts, dtype=h5py.string_dtype())
+
+    hdf5(path, change)
+    data = bytearray(path.read_bytes()[: -len(MARK) - 65])
+    first = data.find(letters.to_bytes(4, "little"))
+    while data[first + 16 : first + 20] != (8).to_bytes(4, "little"):
+        first = data.find(letters.to_bytes(4, "little"), first + 1)
+    data[first : first + 16 * (copies + 1)] = data[first : first + 16] * (copies + 1)
+    path.write_bytes(data)
+    signed(path)
+
+
 ATTACKS = {
     "external link": lambda path, secret: hdf5(path, lambda file: external(file, secret)),
     "external storage": lambda path, secret: hdf5(path, lambda file: storage(file, secret)),
     "soft link": lambda path, secret: hdf5(path, lambda file: file.__setitem__("y", h5py.SoftLink("/x"))),
     "bomb": lambda path, secret: hdf5(path, bomb),
+    "one text many times": lambda path, secret: repeated(path),
     "damaged heap": lambda path, secret: heap(path),
     "link": lambda path, secret: (path.unlink(), path.symlink_to(secret)),
     "pipe": lambda path, secret: (path.unlink(), os.mkfifo(path)),

@@ -10,7 +10,7 @@ import limitlab as ll
 from cases import committee
 from limitlab.errors import InputError
 from limitlab.results.points import Point
-from limitlab.sweep.storage.encoding import decode, encode
+from limitlab.sweep.storage.files.encoding import decode, encode
 from limitlab.sweep.storage.store import Store
 
 RATE = "algorithm.learning_rate"

@@ -17,10 +17,10 @@ import limitlab as ll
 from cases import committee
 from limitlab.results.points import Point
 from limitlab.sweep.identity import describe, hash_of, point_seed
-from limitlab.sweep.storage.encoding import decode, encode
+from limitlab.sweep.storage.files.encoding import decode, encode
+from limitlab.sweep.storage.files.records import POINT, frame
+from limitlab.sweep.storage.files.segments import Segments
 from limitlab.sweep.storage.pack import pack
-from limitlab.sweep.storage.records import POINT, frame
-from limitlab.sweep.storage.segments import Segments
 from limitlab.sweep.storage.store import Store
 
 RATE = "algorithm.learning_rate"
@@ -228,7 +228,7 @@ def test_a_torn_tail_is_cut_and_never_read(tmp_path):
 
 
 def test_the_index_is_made_again_and_never_believed(tmp_path, monkeypatch):
-    monkeypatch.setattr("limitlab.sweep.storage.segments.WORTH", 2)
+    monkeypatch.setattr("limitlab.sweep.storage.files.segments.WORTH", 2)
     expected = swept(tmp_path / "s")
     store = Store(tmp_path / "s")
     keys = sorted(store.keys())
@@ -238,7 +238,7 @@ def test_the_index_is_made_again_and_never_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(Segments, "_look", lambda self, segment, size: looked.append(segment.name))
     assert sorted(Store(tmp_path / "s").keys()) == keys  # by the index alone
     monkeypatch.undo()
-    monkeypatch.setattr("limitlab.sweep.storage.segments.WORTH", 2)
+    monkeypatch.setattr("limitlab.sweep.storage.files.segments.WORTH", 2)
     for kind in ("gone", "garbage", "flipped", "lies"):
         if kind == "gone":
             index.unlink()

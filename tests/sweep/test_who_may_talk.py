@@ -1,6 +1,7 @@
 """Who may talk to the processes of a sweep: nobody without the keys of the run, and nobody from elsewhere."""
 
 import contextlib
+import datetime
 import os
 import re
 import shutil
@@ -103,6 +104,57 @@ def test_a_client_without_the_key_gets_nothing(running, tmp_path, key):
     with pytest.raises((OSError, TimeoutError)), distributed.Client(address, timeout=3, security=security) as other:
         other.submit(os.getpid).result(timeout=3)
     assert client.submit(lambda: 7).result(timeout=60) == 7  # who has it is not disturbed
+
+
+def shaken(server, client):
+    """Whether two sides come to terms, in memory."""
+    one, other = (ssl.MemoryBIO(), ssl.MemoryBIO()), (ssl.MemoryBIO(), ssl.MemoryBIO())
+    ends = [server.wrap_bio(one[0], one[1], server_side=True), client.wrap_bio(other[0], other[1])]
+    try:
+        for _ in range(6):
+            for end, (_, out), (into, _) in ((ends[1], other, one), (ends[0], one, other)):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+                into.write(out.read())
+        with contextlib.suppress(ssl.SSLWantReadError):
+            ends[1].read(1)  # TLS 1.3 tells a client at its first read that its certificate was refused
+        return True
+    except ssl.SSLError:
+        return False
+
+
+def certificate(folder, days, name):
+    """A certificate like those of a run, that is over if ``days`` are negative."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    called = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "limitlab")])
+    made = x509.CertificateBuilder(called, called, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - datetime.timedelta(days=9)).not_valid_after(now + datetime.timedelta(days=days))
+    paths = [folder / f"{name}.cert", folder / f"{name}.key"]
+    paths[0].write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    cert, own = map(str, paths)
+    roles = {
+        f"tls_{role}_{what}": at for role in ("client", "scheduler") for what, at in (("cert", cert), ("key", own))
+    }
+    return Security(require_encryption=True, tls_ca_file=cert, **roles)
+
+
+def test_certificates_that_are_over_or_of_others_are_refused(tmp_path):
+    good, over, other = (certificate(tmp_path, days, name) for days, name in ((9, "a"), (-1, "b"), (9, "c")))
+
+    def meet(server, client):
+        listen = server.get_listen_args("scheduler")["ssl_context"]
+        return shaken(listen, client.get_connection_args("client")["ssl_context"])
+
+    assert meet(good, good)
+    assert not meet(over, over)
+    assert not meet(good, other) and not meet(other, good)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

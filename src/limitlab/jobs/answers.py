@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limitlab.results.points import Point
-from limitlab.sweep.storage.encoding import decode, encode
+from limitlab.sweep.storage.files.encoding import decode, encode
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.numerics.machine import Memory, check_memory
 from limitlab.problems.problem import Problem
 from limitlab.results.attributes import encode_attribute
 from limitlab.results.points import Point, Table
@@ -205,6 +206,7 @@ def combine(
     if clash:
         raise InputError(f"{verb} already has {', '.join(clash)} in its result. Sweep another name.")
     kept = {name: [p.variables[name] for p in good] for name in names if _same(name, good)}
+    check_memory(_needed(kept, len(points)), f"sweep of {verb}")
     variables = {name: _stack(list(axes), shape, points, tables) for name, tables in kept.items()}
     variables["status"] = _statuses(list(axes), shape, points)
     reasons = ["; ".join(filter(None, [why(point), _own_reason(point)])) for point in points]
@@ -228,6 +230,15 @@ def combine(
     attrs.pop("declared", None)
     declared = {name: v for point in good for name, v in declared_in(point.attrs).items()}
     return dataset(problem, variables, coords, method=method, reference=reference, attrs=attrs, declared=declared)
+
+
+def _needed(kept: dict[str, list], count: int) -> Memory:
+    """What the variables of all points take: as much at each as where they take most, which for texts may be a lot."""
+    each = sum(max(values.nbytes for _, values in tables) for tables in kept.values())
+    return Memory(
+        each * count,
+        f"Its {count} points together take that much. Export a table (limitlab store export), or sweep in slices.",
+    )
 
 
 def why(point: Point) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from limitlab.errors import ResultFileError
 from limitlab.files import whole
 from limitlab.results.points import Point
-from limitlab.sweep.storage.netcdf import decode, encode
+from limitlab.sweep.storage.files.netcdf import decode, encode
 
 __all__ = ["OldStore"]
 

@@ -50,40 +50,37 @@ def copies(point: Point, keys: list[str]):
         yield dataclasses.replace(point, attrs={**point.attrs, "provenance": {**point.attrs["provenance"], "key": key}})
 
 
-def in_turn(old: Callable[[list[str]], Any], new: Callable[[list[str]], Any], keys: list[str]) -> tuple[float, float]:
+def clocks() -> np.ndarray:
+    """Seconds that went by, and seconds of processor."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def in_turn(old: Callable[[list[str]], Any], new: Callable[[list[str]], Any], keys: list[str]) -> np.ndarray:
     """Seconds of both for all points, block by block, so that a busy moment of the machine hits both."""
-    took = [0.0, 0.0]
+    took = np.zeros((2, 2))
     for first in range(0, len(keys), BLOCK):
         for number, call in enumerate((old, new)):
-            began = time.perf_counter()
-            call(keys[first : first + BLOCK])
-            took[number] += time.perf_counter() - began
-    return took[0], took[1]
+            took[number] += seconds(lambda call=call, first=first: call(keys[first : first + BLOCK]))
+    return took
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    began = time.perf_counter()
+def seconds(call: Callable[[], Any]) -> np.ndarray:
+    began = clocks()
     call()
-    return time.perf_counter() - began
+    return clocks() - began
 
 
-def compared(table: Table, folder: Path, what: str, point: Point, count: int, share: int = 1) -> None:
+def compared(table: Table, folder: Path, what: str, point: Point, count: int, parts: int = 1) -> None:
     """A file for each point against segments: milliseconds and bytes of a point.
 
-    All points are written; found, verified and exported is one of ``share``, spread over the whole store, since the old
-    way takes ten minutes for each step at 10^5 points.
+    All points are written, found and read, verified, exported. After the writing this is done in parts, each spread
+    over the whole store, and what is known so far is said after each: at 10^5 points the old way takes half an hour.
     """
     keys = [hash_of("benchmark", number)[:32] for number in range(count)]
     old, new = OldStore(folder / "old"), Store(folder / "new")
-    some = sorted(keys)[::share]
-    about = {"name": "trivial", "axes": {RATE: list(range(len(some)))}, "points": len(some)}
-    for store in (old, new):
-        store.keep_sweep("some", about, some)
 
     def write(store: Any) -> Callable[[list[str]], Any]:
         return lambda some: [store.write(k, p) for k, p in zip(some, copies(point, some), strict=True)]
-
-    took = {STEPS[0]: in_turn(write(old), write(new), keys)}
 
     def read(store: Any) -> Callable[[list[str]], None]:
         def all_of(some: list[str]) -> None:
@@ -93,26 +90,35 @@ def compared(table: Table, folder: Path, what: str, point: Point, count: int, sh
 
         return all_of
 
+    took = {step: np.zeros((2, 2)) for step in STEPS}
+    took[STEPS[0]] = in_turn(write(old), write(new), keys)
     new.close()
-    opening = seconds(lambda: Store(folder / "new"))
+    took[STEPS[1]][1] = seconds(lambda: Store(folder / "new"))
     again = Store(folder / "new")
-    before, after = in_turn(read(old), read(again), some)
-    took[STEPS[1]] = (share * before, share * after + opening)
-    took[STEPS[2]] = (share * seconds(lambda: old.verify(set(some))), seconds(again.verify))
-    files = [folder / "old.csv", folder / "new.csv"]
     stores: list[Any] = [old, again]  # what an export asks of a store both have
-    took[STEPS[3]] = (
-        share * seconds(lambda: export(stores[0], files[0])),
-        share * seconds(lambda: export(stores[1], files[1])),
-    )
-    if files[0].read_bytes() != files[1].read_bytes():
-        raise RuntimeError("the two stores say different things")
+    took[STEPS[2]][1] = seconds(again.verify)
+    for number in range(parts):
+        name, some, files = f"part{number}", sorted(keys)[number::parts], [folder / "old.csv", folder / "new.csv"]
+        about = {"name": "trivial", "axes": {RATE: list(range(len(some)))}, "points": len(some)}
+        for store in stores:
+            store.keep_sweep(name, about, some)
+        took[STEPS[1]] += in_turn(read(old), read(again), some)
+        took[STEPS[2]][0] += seconds(lambda some=some: old.verify(set(some)))
+        for which in (0, 1):
+            one = stores[which], files[which], name
+            took[STEPS[3]][which] += seconds(lambda one=one: export(*one))
+        if files[0].read_bytes() != files[1].read_bytes():
+            raise RuntimeError("the two stores say different things")
+        if parts > 1:
+            told = "; ".join(f"{step} {took[step].round(1).tolist()}" for step in STEPS)
+            print(f"{number + 1} of {parts} parts, seconds and those of processor, before and now: {told}", flush=True)
     for step in STEPS:
-        before, after = took[step]
-        ms = f"   {step}: milliseconds a point, before and now"
+        (before, busy), (after, busy_now) = took[step]
+        each = 1e3 / count
+        words = f"{each * before:.3f}, {each * after:.3f} ({each * busy:.3f}, {each * busy_now:.3f} of processor)"
         table.ratio(f"{count} points, {what}, {step}: before / now", before, after, ">= 5", digits=1)
-        table.add(ms, f"{1e3 * before / count:.3f}, {1e3 * after / count:.3f}")
-    total = [sum(took[step][number] for step in STEPS) for number in (0, 1)]
+        table.add(f"   {step}: milliseconds a point, before and now", words)
+    total = sum(took.values(), np.zeros((2, 2)))[:, 0]
     table.ratio(f"{count} points, {what}, all four: before / now", total[0], total[1], ">= 5", digits=1)
     paths = list(old.files())
     sizes = sum(path.stat().st_size for path in paths), again.size()[1]
@@ -133,7 +139,7 @@ def formats(table: Table) -> None:
 def formats_large(table: Table) -> None:
     """10^5 points."""
     with tempfile.TemporaryDirectory() as scratch:
-        compared(table, Path(scratch), "one number", one_number(), POINTS, share=20)
+        compared(table, Path(scratch), "one number", one_number(), POINTS, parts=10)
 
 
 def fill(folder: str, points: int) -> None:

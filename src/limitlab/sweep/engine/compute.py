@@ -5,11 +5,12 @@ import dataclasses
 import random
 import tempfile
 import time
+import warnings
 from typing import Any
 
 import numpy as np
 
-from limitlab.errors import InputError, LimitlabError, ResultFileError
+from limitlab.errors import DamagedFileWarning, InputError, LimitlabError, ResultFileError
 from limitlab.numerics.checks import check_integer
 from limitlab.results.points import Point
 from limitlab.sweep.engine.chunks import chunks_of
@@ -73,6 +74,9 @@ def compute(
                 store = Store(stack.enter_context(tempfile.TemporaryDirectory(prefix="limitlab-")))
             elif store is not None:
                 store.tidy()
+                for fault in store.segments.faults():
+                    words = f"{fault}. Its points count as missing. Run limitlab store verify, or mend what it says."
+                    warnings.warn(words, DamagedFileWarning, stacklevel=2)
                 tally.tell(force=True)
             left, rounds, anyway = {task.index: task for task in tasks}, 0, False
             while left:  # once, unless points are damaged or taken away meanwhile, or other sweeps compute some of them

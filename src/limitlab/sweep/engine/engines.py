@@ -95,11 +95,10 @@ def cluster(workers: int | None, scheduler: Any) -> Iterator[Cluster]:
             try:
                 client = stack.enter_context(_quietly_closed(distributed.Client(scheduler, timeout=20)))
             except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-                keys = " It may want a certificate: give --tls-ca-file, --tls-cert and --tls-key."
+                keys = " It may want a certificate, or another one: give --tls-ca-file, --tls-cert and --tls-key."
                 raise EngineError(
                     f"No dask scheduler answers at {scheduler} ({type(error).__name__}). Start one with dask "
-                    "scheduler, and give the address that it prints, such as tls://host:8786."
-                    + (keys if "tls" in scheduler else "")
+                    "scheduler, and give the address that it prints, such as tls://host:8786." + keys
                 ) from error
             yield Cluster(client)
             return

@@ -22,14 +22,14 @@ class Tally:
         self.name, self.total, self.found, self.done, self.failed, self.running = name, total, 0, 0, 0, 0
         self._sweep, self._store, self._progress = sweep, store, progress
         self._run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
-        self._began, self._written = time.time(), 0.0
+        self._began, self._clock, self._written = time.time(), time.monotonic(), -EVERY
         self._state, self._note = "running", ""
         self.needed = False  # whether a store that cannot be written to is an error: not if all points are there
 
     @property
     def rate(self) -> float:
         """Points per second of this run."""
-        return self.done / max(time.time() - self._began, 1e-9)
+        return self.done / max(time.monotonic() - self._clock, 1e-9)
 
     @property
     def label(self) -> str:
@@ -40,7 +40,7 @@ class Tally:
 
     def prepare(self, named: int) -> None:
         """Before the first point: how many of them are known by name. The clock of the rate starts after the last."""
-        self._began = time.time()
+        self._began, self._clock = time.time(), time.monotonic()
         if self._progress is not None:
             self._progress(0, self.total, f"sweep of {self.name}: {named} of {self.total} points named")
 
@@ -58,7 +58,7 @@ class Tally:
         self._state = state
         if self._progress is not None and state == "running":
             self._progress(self.found + self.done, self.total, self.label + (f" ({self._note})" if self._note else ""))
-        now = time.time()
+        now = time.monotonic()  # the time of the day may be set back
         if self._store is not None and (force or now - self._written >= EVERY):
             self._written = now
             try:

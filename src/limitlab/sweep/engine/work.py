@@ -21,8 +21,9 @@ from limitlab.problems.problem import Problem
 from limitlab.results.points import Point
 from limitlab.sweep import identity
 from limitlab.sweep.engine.families import family
+from limitlab.sweep.engine.overruns import forget_overrun, overran, overrun_noted
 from limitlab.sweep.job import Job, Task, stamped, versions, visit
-from limitlab.sweep.storage.encoding import encode
+from limitlab.sweep.storage.files.encoding import encode
 from limitlab.sweep.storage.store import MARKER, Store
 
 __all__ = ["Budget", "Chunk", "Outcome", "Together", "makers", "packed", "perform", "perform_all", "together"]
@@ -151,6 +152,8 @@ def _perform(
     job: Job, chunk: Chunk, store: Store | None, budget: Budget | None, keep: bool, ready: "Together | None"
 ) -> Iterator[Outcome]:
     todo = chunk.tasks
+    if budget:
+        import xarray  # noqa: F401  # a second, which is not the first point's
     ready = together(job, chunk) if ready is None else ready
     for number, task in enumerate(todo):
         if store is not None and store.has(task.key):  # another sweep was faster
@@ -158,7 +161,7 @@ def _perform(
             continue
         began = time.perf_counter()
         problem, keywords = task.asked or ((job.problem, {}) if task.refused else job.ask(task.here))
-        if store is not None and budget is not None and (where := store.overran(task.key)) is not None:
+        if store is not None and budget is not None and (where := overran(store, task.key)) is not None:
             _record_overrun(job, task, problem, store, budget, where)
             yield Outcome(task.index, None)
             continue
@@ -298,7 +301,7 @@ class _Watch:
         if self._budget:
             threading.Thread(target=self._look, daemon=True).start()
         if self._budget.seconds is not None and self._store is not None:
-            note = self._stack.enter_context(self._store.overrun_noted(self._task.key))
+            note = self._stack.enter_context(overrun_noted(self._store, self._task.key))
             faulthandler.dump_traceback_later(self._budget.seconds + GRACE, exit=True, file=note)
             self._stack.callback(faulthandler.cancel_dump_traceback_later)
 
@@ -332,4 +335,4 @@ def _record_overrun(job: Job, task: Task, problem: Problem, store: Store, budget
     words = f"took more than the {took:g} seconds of its budget without letting Python look at the clock{where}"
     point = Point(reason=f"OverBudget: {words}. Raise the budget and retry.", failure="out_of_time")
     store.write(task.key, stamped(job, task, problem, point, took))
-    store.forget_overrun(task.key)
+    forget_overrun(store, task.key)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from limitlab.errors import ResultFileError
 from limitlab.sweep.identity import NUMERICS_VERSION
-from limitlab.sweep.storage.folder import shown
+from limitlab.sweep.storage.files.folder import shown
 from limitlab.sweep.storage.pack import pack
 from limitlab.sweep.storage.standing import state_of
 from limitlab.sweep.storage.store import HALF_WRITTEN, Store

@@ -12,7 +12,7 @@ from limitlab.errors import InputError, SpecError
 from limitlab.files import whole
 from limitlab.results.files import save
 from limitlab.spec import from_dict
-from limitlab.sweep.storage.store import Store
+from limitlab.sweep.storage.store import FOLDERS, Store
 from limitlab.sweep.storage.tidy import BLOCK, Columns, Rows, Unlike, about_of, no_variable, read_points
 from limitlab.sweep.table import combine
 from limitlab.text import writable
@@ -65,6 +65,8 @@ def export(
     path = Path(path)
     if path.suffix not in FORMATS:
         raise InputError(f"A sweep is exported to a file that ends with {', '.join(FORMATS)}; got {path.name!r}.")
+    if path.resolve().parent in [(store.path / folder).resolve() for folder in FOLDERS]:
+        raise InputError(f"{path} is among the files of the store itself. Choose a place outside of {store.path}.")
     name = choose(store, name)
     if path.suffix == ".nc":
         return save(_only(dataset_of(store, name, progress), variables), path)

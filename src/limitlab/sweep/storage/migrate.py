@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from limitlab.errors import ResultFileError
 from limitlab.files import unwritable
 from limitlab.results.points import Point
-from limitlab.sweep.storage.folder import KEPT, Folder, NotPlainError, shown
-from limitlab.sweep.storage.netcdf import decode
+from limitlab.sweep.storage.files.folder import KEPT, Folder, NotPlainError, shown
+from limitlab.sweep.storage.files.netcdf import decode
 from limitlab.sweep.storage.store import MARKER, MAX_MARKER, Fault, Store
 
 __all__ = ["migrate"]

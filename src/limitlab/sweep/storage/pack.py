@@ -2,16 +2,16 @@
 
 import contextlib
 import os
-import re
 import secrets
 import socket
 from collections.abc import Callable, Collection
 
 from limitlab.errors import ResultFileError
 from limitlab.files import unwritable
-from limitlab.sweep.storage.folder import KEPT, put
-from limitlab.sweep.storage.records import FULL, MAGIC, POINT, VOID, VOIDED, frame
-from limitlab.sweep.storage.segments import locked
+from limitlab.sweep.storage.files.folder import KEPT, put
+from limitlab.sweep.storage.files.life import locked
+from limitlab.sweep.storage.files.records import FULL, MAGIC, POINT, VOID, VOIDED, frame
+from limitlab.sweep.storage.files.segments import new_name
 from limitlab.sweep.storage.store import Store
 
 __all__ = ["pack"]
@@ -30,13 +30,14 @@ def pack(store: Store, drop: Collection[str] = (), progress: Told = None) -> tup
     segments.refresh()
     before, size, unwanted = len(segments.names()), segments.total(), {bytes.fromhex(key) for key in drop}
     with contextlib.ExitStack() as stack:
-        mine = [name for name in segments.names() if _hold(store, name, stack)]
+        sizes = {name: held for name in segments.names() if (held := _hold(store, name, stack)) is not None}
+        mine = list(sizes)
         writer = _Writer(store)
         try:
             parts.make()
             total, done, seen = len(segments), 0, set()
             for name in mine:
-                for found in segments.pieces(name):
+                for found in segments.pieces(name, size=sizes[name]):
                     if found.kind == VOID:
                         if _known(store, found.content):
                             writer.add(frame(VOID, found.key, found.content))
@@ -59,27 +60,30 @@ def pack(store: Store, drop: Collection[str] = (), progress: Told = None) -> tup
             writer.undo()
             raise
         for name in mine:
-            segments.drop(name)
+            about = points.about(name)
+            if about is None or about.st_size == sizes[name]:  # else somebody writes to it, where there are no locks
+                segments.drop(name)
     store.tidy()
     segments.refresh()
     segments.save()
     return before, len(segments.names()) if new or mine else before, max(0, size - segments.total())
 
 
-def _hold(store: Store, name: str, stack: contextlib.ExitStack) -> bool:
-    """Lock a segment that is whole and that nobody writes."""
+def _hold(store: Store, name: str, stack: contextlib.ExitStack) -> int | None:
+    """Lock a segment that is whole and that nobody writes; its size, or None."""
     try:
         file = store.folder("points").open(name, os.O_RDWR)
     except (OSError, ValueError):
-        return False
+        return None
     stack.callback(os.close, file)
-    about = os.fstat(file)
-    if about.st_nlink != 1 or not locked(file):
-        return False
+    if os.fstat(file).st_nlink != 1 or not locked(file):
+        return None
+    size, segments = os.fstat(file).st_size, store.segments
     try:
-        return all(found.kind or store.segments.voided(name, found.place) for found in store.segments.pieces(name))
+        whole = all(found.kind or segments.voided(name, found.place) for found in segments.pieces(name, size=size))
     except (OSError, ValueError):
-        return False  # damaged: verify first
+        return None  # damaged: verify first
+    return size if whole else None
 
 
 def _known(store: Store, content: bytes) -> bool:
@@ -113,9 +117,8 @@ class _Writer:
 
     def end(self) -> int:
         self._close()
-        host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:40] or "host"
         for part in self._made:
-            self._parts.move(part, self._points, f"{host}-{secrets.token_hex(8)}.seg")
+            self._parts.move(part, self._points, new_name())
         with self._points.handle() as own, contextlib.suppress(OSError):
             os.fsync(own)
         return len(self._made)

@@ -5,7 +5,8 @@ import time
 from typing import Any, NamedTuple
 
 from limitlab.results.points import Point
-from limitlab.sweep.storage.store import Store, alive
+from limitlab.sweep.storage.files.life import alive
+from limitlab.sweep.storage.store import Store, number_of
 from limitlab.verbs import Progress
 
 __all__ = ["Standing", "look", "standing", "state_of"]
@@ -19,8 +20,8 @@ def state_of(record: dict[str, Any], silent: float = SILENT) -> str:
     if state != "running":
         return state
     if record.get("host") == socket.gethostname():
-        return "running" if alive(record.get("process"), _number(record.get("began"))) else "gone"
-    return "running" if time.time() - _number(record.get("updated")) <= silent else "gone"
+        return "running" if alive(record.get("process"), number_of(record.get("began"))) else "gone"
+    return "running" if time.time() - number_of(record.get("updated")) <= silent else "gone"
 
 
 class Standing(NamedTuple):
@@ -50,7 +51,3 @@ def standing(store: Store, name: str, progress: Progress | None = None) -> Stand
 def look(store: Store) -> dict[str, tuple[str, dict[str, Any]]]:
     """The runs into a store by name, each with its state and its record; the latest last."""
     return {name: (state_of(record), record) for name, record in store.runs().items()}
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0

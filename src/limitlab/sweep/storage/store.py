@@ -17,24 +17,25 @@ import os
 import re
 import secrets
 import socket
-import stat
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
 from limitlab.files import unwritable
 from limitlab.results.points import Point
-from limitlab.sweep.storage.encoding import decode, encode
-from limitlab.sweep.storage.folder import KEPT, Folder, shown
-from limitlab.sweep.storage.records import POINT, Found, is_segment
-from limitlab.sweep.storage.segments import Segments
+from limitlab.sweep.storage.files.encoding import decode, encode
+from limitlab.sweep.storage.files.folder import KEPT, Folder, Root, shown
+from limitlab.sweep.storage.files.life import alive
+from limitlab.sweep.storage.files.records import POINT, Found, is_segment
+from limitlab.sweep.storage.files.segments import Segments
+from limitlab.sweep.storage.verify import Fault, verify
 from limitlab.text import printable, show
 
-__all__ = ["FORMAT", "MARKER", "Fault", "Store", "alive", "opened"]
+__all__ = ["FOLDERS", "FORMAT", "MARKER", "Fault", "Store", "number_of", "opened"]
 
 FORMAT = 2
 MARKER = "limitlab-store.json"
@@ -42,10 +43,10 @@ FOLDERS = ("points", "index", "sweeps", "runs", "quarantine", "parts")
 KEY_LENGTH = 32
 HALF_WRITTEN = 3600.0  # seconds after which a file that another machine is writing is taken for left behind
 MAX_MARKER = 4096  # bytes of the file that says that this is a store
-MAX_RECORD = 1 << 25  # of a record of a sweep or a run
+MAX_RECORD = 1 << 25  # of a record of a sweep
+MAX_RUN = 1 << 16  # of a record of a run
 MAX_KEYS = 1 << 28  # of a list of points: 8 million
 MAX_NOTE = 1 << 16  # of a note in quarantine
-OLD_FOLDER = re.compile(r"[0-9a-f]{2}")  # of stores with a file for each point
 
 
 def _exists(file: Path) -> bool:
@@ -59,14 +60,6 @@ def _exists(file: Path) -> bool:
             f"{show(str(file.parent))} cannot be the name of a store: {reason}. Choose another."
         ) from error
     return True
-
-
-class Fault(NamedTuple):
-    """A file of a store that is not what it should be, why, and where it was put."""
-
-    path: Path
-    reason: str
-    moved_to: Path | None
 
 
 class Store:
@@ -94,14 +87,15 @@ class Store:
                     f"There is {what} at {shown(self.path)}. Make one with limitlab sweep ... --out {shown(path)}."
                 )
             self._make(marker)
+        self._root = self._opened()
         self.id = self._identity(migrating)
-        self._segments = Segments(self.path)
+        self._segments = Segments(self._root)
         self._turn = threading.Lock()
         self._segments.refresh()
 
     def folder(self, name: str = "") -> Folder:
         """One of its folders, or the store itself."""
-        return Folder(self.path, name)
+        return Folder(self._root, name)
 
     def _make(self, marker: Path) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -112,11 +106,20 @@ class Store:
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._root = Root(self.path)
             for name in FOLDERS:
                 self.folder(name).make()
         except OSError as error:
             raise unwritable(self.path, error, KEPT) from error
         self.mark(replace=False)
+
+    def _opened(self) -> Root:
+        try:
+            return Root(self.path)
+        except OSError as error:
+            raise ResultFileError(
+                f"The store {shown(self.path)} cannot be opened: {error.strerror}. Check its permissions."
+            ) from error
 
     def mark(self, replace: bool, identity: str | None = None) -> None:
         """Write down that this is a store of the present format."""
@@ -126,10 +129,10 @@ class Store:
     def _identity(self, migrating: bool) -> str:
         marker, data = shown(self.path / MARKER), None
         try:
-            data = self.folder().read(MARKER, MAX_MARKER)
+            data = self._mark()
             if not data and any(map(is_segment, self.folder("points").names())):
                 self.mark(replace=True)  # a power cut emptied it; what it says can be said again
-                data = self.folder().read(MARKER, MAX_MARKER)
+                data = self._mark()
             about = json.loads(data)
             version, identity = about["limitlab_store"], str(about["id"])[:100]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -217,7 +220,8 @@ class Store:
 
     def noted(self, name: str, path: Path, reason: str, data: bytes | None) -> Path:
         """A name in quarantine with a note that says why; the bytes too if they are given."""
-        quarantine, away = self.folder("quarantine"), f"{name[:100]}.{secrets.token_hex(4)}"
+        harmless = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:100]  # short as bytes, too
+        quarantine, away = self.folder("quarantine"), f"{harmless}.{secrets.token_hex(4)}"
         quarantine.make()
         if data is not None:
             quarantine.write(away, data)
@@ -249,9 +253,12 @@ class Store:
     def gone(self) -> bool:
         """Whether another store, or none, is in its place now."""
         try:
-            return json.loads(self.folder().read(MARKER, MAX_MARKER))["id"] != self.id
+            return not self._root.same(Root(self.path)) or json.loads(self._mark())["id"] != self.id
         except (OSError, ValueError, KeyError, TypeError):
             return True
+
+    def _mark(self) -> bytes:
+        return self.folder().read(MARKER, MAX_MARKER)
 
     def claim(self, keys: list[str]) -> None:
         """Say which points are being computed here, in place of what was said before; the claim ends with the process.
@@ -264,36 +271,6 @@ class Store:
     def claimed(self, key: str) -> bool:
         """Whether another process that is alive computes this point."""
         return self._segments.claimed(bytes.fromhex(key))
-
-    @contextlib.contextmanager
-    def overrun_noted(self, key: str) -> Iterator[int]:
-        """A file for the last words of a process that is ended with this point; it goes if the process is not."""
-        parts = self.folder("parts")
-        parts.make()
-        self.forget_overrun(key)
-        note = parts.open(f"over-{key}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            yield note
-        finally:
-            os.close(note)
-            self.forget_overrun(key)
-
-    def overran(self, key: str) -> str | None:
-        """Where a process was when it was ended with this point, in words; None if none was."""
-        try:
-            said = self.folder("parts").read(f"over-{key}", MAX_NOTE).decode("utf-8", "replace")
-        except (OSError, ValueError):
-            return None
-        if not said.startswith("Timeout ("):  # it still runs, or was killed by somebody else
-            return None
-        own = next((thread for thread in said.split("\n\n") if " in visit\n" in thread), "")  # that computed the point
-        last = re.search(r'File "[^"]*", line (\d+) in (\S+)', own)  # the most recent call comes first
-        return f" (in {printable(last[2])}, line {last[1]})" if last else ""
-
-    def forget_overrun(self, key: str) -> None:
-        """Take the last words away."""
-        with contextlib.suppress(OSError):
-            self.folder("parts").remove(f"over-{key}")
 
     def length(self, key: str) -> int:
         """The bytes that a point takes."""
@@ -310,9 +287,9 @@ class Store:
 
     def quarantine(self, folder: Folder, name: str, reason: str) -> Fault:
         """Move something away that does not belong where it is, with a note that says why; nothing is deleted."""
-        path, harmless = folder.path / name, printable(name).replace("/", "_")
+        path = folder.path / name
         try:
-            away = self.noted(harmless, path, reason, None)
+            away = self.noted(name, path, reason, None)
             folder.move(name, self.folder("quarantine"), away.name)
         except FileNotFoundError:
             return Fault(path, reason, None)  # another sweep was faster
@@ -345,7 +322,7 @@ class Store:
         files = {name: about for name, about in folder.files().items() if name.endswith(".json")}
         found = {}
         for name in sorted(files, key=lambda name: (files[name].st_mtime, name)):
-            about = _json(folder, name)
+            about = _json(folder, name, MAX_RECORD)
             if about is not None:
                 found[name.removesuffix(".json")] = about
         return found
@@ -375,8 +352,10 @@ class Store:
         """The runs into this store, by name, the latest last."""
         folder = self.folder("runs")
         names = [name for name in folder.files() if name.endswith(".json")]
-        found = {name.removesuffix(".json"): about for name in names if (about := _json(folder, name)) is not None}
-        return dict(sorted(found.items(), key=lambda item: (_number(item[1].get("began")), item[0])))
+        found = {
+            name.removesuffix(".json"): about for name in names if (about := _json(folder, name, MAX_RUN)) is not None
+        }
+        return dict(sorted(found.items(), key=lambda item: (number_of(item[1].get("began")), item[0])))
 
     # --- care --------------------------------------------------------------------------------------------
 
@@ -398,52 +377,7 @@ class Store:
 
         Returns how many points are good, and what was put aside. The index is made again.
         """
-        segments, points, bad, good = self._segments, self.folder("points"), [], set()
-        for name in points.names():
-            about = points.about(name)
-            if about is None or (is_segment(name) and stat.S_ISREG(about.st_mode)):
-                continue
-            if not (OLD_FOLDER.fullmatch(name) and stat.S_ISDIR(about.st_mode)):
-                words = (
-                    f"{shown(points.path / name)} is not a segment of this store: its name or its kind is not one's."
-                )
-                bad.append(self.quarantine(points, name, words))
-        segments.refresh()
-        total, done = len(segments), 0
-        for name in segments.names():
-            try:
-                for found in segments.pieces(name):
-                    if segments.voided(name, found.place):
-                        continue
-                    if found.kind == 0:
-                        key = found.key.hex()
-                        words = str(self.judged(found, key)) if key else f"{found.fault}."
-                        bad.append(self.aside(name, found.place, found.length, key or "bytes", words))
-                    elif found.kind == POINT:
-                        judged = self.judged(found, found.key.hex())
-                        if isinstance(judged, str):
-                            bad.append(self.aside(name, found.place, found.length, found.key.hex(), judged))
-                        else:
-                            good.add(found.key)
-                        done += 1
-                        if progress is not None:
-                            progress(min(done, total), total, "verify")
-                rest = segments.cut(name)
-                if rest:
-                    path = points.path / name
-                    words = f"{shown(path)} ended with bytes that are no record; they were cut off."
-                    bad.append(Fault(path, words, self.noted(f"{name}.tail", path, words, rest)))
-            except FileNotFoundError:  # joined with others meanwhile
-                continue
-            except ResultFileError:
-                raise
-            except ValueError as error:  # not a segment at all
-                bad.append(self.quarantine(points, name, f"{error}."))
-            except OSError as error:
-                where = shown(points.path / name)
-                raise ResultFileError(f"{where} cannot be read: {error.strerror}. Check its permissions.") from error
-        segments.save()
-        return len(good), bad
+        return verify(self, progress)
 
     def parts(self) -> list[str]:
         """Names of files that a killed process left half written: of dead processes of this machine, and old ones."""
@@ -477,38 +411,18 @@ def opened(store: Any) -> Store | None:
     return Store(store)
 
 
-def _json(folder: Folder, name: str) -> dict[str, Any] | None:
+def _json(folder: Folder, name: str, most: int) -> dict[str, Any] | None:
     try:
-        about = json.loads(folder.read(name, MAX_RECORD))
+        about = json.loads(folder.read(name, most))
     except (OSError, ValueError, RecursionError):
         return None
     return about if isinstance(about, dict) else None
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+def number_of(value: Any) -> float:
+    """A number of a record, which may be a stranger's; 0 if it is none."""
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 1e300 else 0.0
 
 
 def _is_key(key: str) -> bool:
     return len(key) == KEY_LENGTH and set(key) <= set("0123456789abcdef")
-
-
-def alive(process: Any, began: Any = None) -> bool:
-    """Whether a process of this machine runs; one that began after ``began`` has only inherited the number."""
-    if not isinstance(process, int) or process <= 0:
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    try:
-        import psutil
-
-        other = psutil.Process(process)
-        if other.status() == psutil.STATUS_ZOMBIE:
-            return False
-        return began is None or other.create_time() <= float(began) + 2.0
-    except Exception:  # psutil is not installed, or the process just ended
-        return True

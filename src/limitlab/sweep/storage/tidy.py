@@ -23,6 +23,7 @@ __all__ = ["BLOCK", "Columns", "Rows", "Unlike", "about_of", "no_variable", "rea
 
 RUN = ("time", "iteration", "replica")  # what numbers the rows of a point unless more is asked for
 BLOCK = 65536  # rows in memory at a time
+MANY = 10**6  # rows of a point, beyond which they must not be many more than its numbers
 MISSING = Point(reason="not computed yet", failure="failed")
 DAMAGED = Point(reason="damaged: run limitlab store verify, then the sweep again")
 KINDS = {"b": np.dtype(bool), "i": np.dtype(np.int64), "f": np.dtype(float)}
@@ -44,13 +45,19 @@ def about_of(store: Store, name: str) -> dict[str, Any]:
     """The record of a sweep, if it is one."""
     about = store.sweeps().get(name, {})
     axes = about.get("axes")
-    whole = isinstance(axes, dict) and all(isinstance(values, list) and values for values in axes.values())
+    whole = isinstance(axes, dict) and all(map(_is_axis, axes.values()))
     if not whole or not isinstance(about.get("name"), str) or not _fits(axes, store.keys_of(name)):
         raise ResultFileError(
             f"The record of sweep {name} in {store.path} is damaged. Run the sweep again: stored points are not "
             "computed twice."
         )
     return about
+
+
+def _is_axis(values: Any) -> bool:
+    """Whether this is a list of numbers and texts, as swept values are written down."""
+    plain = isinstance(values, list) and all(isinstance(value, (str, int, float)) for value in values)
+    return plain and bool(values) and not any(isinstance(v, int) and abs(v) >= 2**63 for v in values)
 
 
 def _fits(axes: Any, keys: list[str]) -> bool:
@@ -184,6 +191,7 @@ class Rows:
             chosen, sizes = {}, {}
         dims = [dim for dim in columns.index if dim in sizes]
         shape = tuple(sizes[dim] for dim in dims)
+        _check_rows(math.prod(shape), chosen)
         tables: dict[str, Any] = dict(zip(columns.swept, here, strict=True))
         tables["status"], tables["reason"] = _along(dims, shape, *_status(point, dims)), why(point)
         for dim in dims:
@@ -195,6 +203,16 @@ class Rows:
         for first in range(0, math.prod(shape), BLOCK):
             rows = min(BLOCK, math.prod(shape) - first)
             yield [_part(tables.get(name), first, rows) for name in columns.all]
+
+
+def _check_rows(rows: int, chosen: Table) -> None:
+    """Refuse a point whose variables have so little in common that its rows are many more than its numbers."""
+    numbers = sum(values.size for _, values in chosen.values())
+    if rows > MANY and rows > 100 * numbers:
+        raise InputError(
+            f"A point would take {rows} rows for {numbers} numbers: its variables lie along different dimensions. "
+            "Choose some with --variable, or export to .nc."
+        )
 
 
 def _status(point: Point, dims: list[str]) -> tuple[tuple[str, ...], np.ndarray]:

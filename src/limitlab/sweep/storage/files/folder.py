@@ -8,17 +8,16 @@ import contextlib
 import errno
 import os
 import secrets
-import shutil
 import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from limitlab.errors import InputError, ResultFileError
-from limitlab.files import unwritable
+from limitlab.files import NO_LINKS, unwritable
 from limitlab.text import printable
 
-__all__ = ["KEPT", "Folder", "NotPlainError", "put", "shown"]
+__all__ = ["KEPT", "Folder", "NotPlainError", "Root", "put", "shown"]
 
 KEPT = (
     "Everything stored so far is kept. Make space, or choose a folder that may be written to, and run again: only what "
@@ -38,48 +37,59 @@ def shown(path: object) -> str:
     return printable(str(path))
 
 
+class Root:
+    """The folder of a store, open as long as this object lives.
+
+    It may be reached through a link. Whoever puts another folder or a link under its name later changes nothing: the
+    name is not looked up again.
+    """
+
+    def __init__(self, path: Path):
+        if os.open not in os.supports_dir_fd:
+            raise InputError("Stores need Linux or macOS: this system cannot keep a program inside a folder.")
+        self.path, self.file = path, -1
+        self.file = os.open(path, _OPEN)
+
+    def __del__(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+
+    def same(self, other: "Root") -> bool:
+        """Whether the two are one folder."""
+        return os.path.samestat(os.fstat(self.file), os.fstat(other.file))
+
+
 class Folder:
     """One folder of a store, or the store itself (no name)."""
 
-    def __init__(self, root: Path, name: str = ""):
-        if os.open not in os.supports_dir_fd:
-            raise InputError("Stores need Linux or macOS: this system cannot keep a program inside a folder.")
+    def __init__(self, root: Root, name: str = ""):
         self.root, self.name = root, name
-        self.path = root / name if name else root
+        self.path = root.path / name if name else root.path
 
     @contextlib.contextmanager
     def handle(self) -> Iterator[int]:
-        """The folder itself, open. The store may be reached through a link; folders in it may not."""
-        root = os.open(self.root, _OPEN)
+        """The folder itself, open; it may be no link."""
+        if not self.name:
+            yield self.root.file
+            return
         try:
-            if not self.name:
-                yield root
-                return
-            try:
-                own = os.open(self.name, _OPEN | getattr(os, "O_NOFOLLOW", 0), dir_fd=root)
-            except OSError as error:
-                if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-                    raise ResultFileError(
-                        f"{shown(self.path)} is a link or a file. A store has its folders in itself: put the folder "
-                        "there, or remove what stands in its place."
-                    ) from None
-                raise
-            try:
-                yield own
-            finally:
-                os.close(own)
+            own = os.open(self.name, _OPEN | getattr(os, "O_NOFOLLOW", 0), dir_fd=self.root.file)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
+                raise ResultFileError(
+                    f"{shown(self.path)} is a link or a file. A store has its folders in itself: put the folder "
+                    "there, or remove what stands in its place."
+                ) from None
+            raise
+        try:
+            yield own
         finally:
-            os.close(root)
+            os.close(own)
 
     def make(self) -> None:
         """Make it if it is not there."""
-        root = os.open(self.root, _OPEN)
-        try:
-            os.mkdir(self.name, dir_fd=root)
-        except FileExistsError:
-            pass
-        finally:
-            os.close(root)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.name, dir_fd=self.root.file)
 
     def names(self) -> list[str]:
         """What lies in it, in order; nothing if it is not there."""
@@ -156,8 +166,7 @@ class Folder:
                         if replace:
                             os.replace(part, name, src_dir_fd=there, dst_dir_fd=own)
                         else:
-                            with contextlib.suppress(FileExistsError):
-                                os.link(part, name, src_dir_fd=there, dst_dir_fd=own)
+                            _first(part, name, there, own, data)
                         if flush:
                             with contextlib.suppress(OSError):  # some file systems cannot flush a folder
                                 os.fsync(own)
@@ -179,12 +188,51 @@ class Folder:
             except (IsADirectoryError, PermissionError):
                 if not stat.S_ISDIR(os.stat(name, dir_fd=own, follow_symlinks=False).st_mode):
                     raise
-                shutil.rmtree(name, dir_fd=own)
+                _remove_all(name, own)
 
     def move(self, name: str, other: "Folder", new: str) -> None:
         """Give what stands under a name another one in another folder of the store; a link moves itself."""
         with self.handle() as own, other.handle() as there:
             os.replace(name, new, src_dir_fd=own, dst_dir_fd=there)
+
+
+def _first(part: str, name: str, there: int, own: int, data: bytes) -> None:
+    """Give a file its name unless another one has it; written in its place where files have no second names."""
+    try:
+        os.link(part, name, src_dir_fd=there, dst_dir_fd=own)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        with contextlib.suppress(FileExistsError):
+            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666, dir_fd=own)
+            try:
+                put(made, data)
+                os.fsync(made)
+            finally:
+                os.close(made)
+
+
+def _remove_all(name: str, own: int) -> None:
+    """Remove a folder and all in it, however deep: what lies deeper comes up before its folder goes."""
+    top = os.open(name, _OPEN | getattr(os, "O_NOFOLLOW", 0), dir_fd=own)
+    try:
+        while entries := os.listdir(top):
+            for entry in entries:
+                if not stat.S_ISDIR(os.stat(entry, dir_fd=top, follow_symlinks=False).st_mode):
+                    os.unlink(entry, dir_fd=top)
+                    continue
+                inner = os.open(entry, _OPEN | getattr(os, "O_NOFOLLOW", 0), dir_fd=top)
+                try:
+                    for below in os.listdir(inner):
+                        os.rename(below, secrets.token_hex(8), src_dir_fd=inner, dst_dir_fd=top)
+                finally:
+                    os.close(inner)
+                os.rmdir(entry, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=own)
 
 
 def put(file: int, data: bytes) -> None:

@@ -20,15 +20,17 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from limitlab.sweep.storage.encoding import LARGEST
-from limitlab.sweep.storage.folder import Folder, NotPlainError, shown
+from limitlab.sweep.storage.files.encoding import LARGEST
+from limitlab.sweep.storage.files.folder import Folder, NotPlainError, shown
 
 __all__ = [
     "CLAIM",
     "FULL",
     "LARGEST_FILE",
     "MAGIC",
+    "MOST_CLAIMED",
     "POINT",
+    "SHORTEST",
     "START",
     "SUM",
     "VOID",
@@ -53,6 +55,9 @@ LARGEST_FILE = FULL + LARGEST + (1 << 20)
 BLOCK = 1 << 20  # bytes read at a time
 MAX_FALSE = 10_000  # places that begin as a record does and are none, one after the other
 VOIDED = struct.Struct("<QQ")  # content of a void: place and length in the segment whose name follows
+MOST_CLAIMED = 4096  # points of a claim
+LONGEST = {POINT: LARGEST, VOID: VOIDED.size + 64, CLAIM: 16 * MOST_CLAIMED}  # bytes of the content, by kind
+SHORTEST = START + SUM  # bytes of a record
 
 
 class Found(NamedTuple):
@@ -88,7 +93,7 @@ def pieces(folder: Folder, name: str, first: int = 0, size: int | None = None, h
         if size > LARGEST_FILE:
             raise NotPlainError(f"{where} has {size} bytes, more than a segment ever has")
         if first == 0:
-            if os.pread(file, len(MAGIC), 0) != MAGIC[:size]:
+            if os.pread(file, min(len(MAGIC), size), 0) != MAGIC[:size]:  # it may just be written
                 raise NotPlainError(f"{where} is not a segment of a store")
             first = len(MAGIC)
         block, place = _Block(file, size, where), first
@@ -120,7 +125,7 @@ def head(data: bytes) -> tuple[int, int, bytes]:
     mark, kind, length, key = HEAD.unpack_from(data)
     if mark != MARK or CHECK.unpack_from(data, HEAD.size)[0] != zlib.crc32(data[: HEAD.size]):
         return 0, 0, b""
-    return (kind, length, key) if kind in (POINT, VOID, CLAIM) and length <= LARGEST else (0, 0, b"")
+    return (kind, length, key) if length <= LONGEST.get(kind, -1) else (0, 0, b"")
 
 
 def checked(data: bytes, place: int, kind: int, key: bytes, where: str) -> Found:

@@ -8,7 +8,6 @@ of it on disk is only faster than looking, and made again when it is not there.
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import secrets
@@ -17,18 +16,18 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
-
-import numpy as np
 
 from limitlab.errors import ResultFileError
 from limitlab.files import unwritable
-from limitlab.sweep.storage.folder import KEPT, Folder, NotPlainError, put, shown
-from limitlab.sweep.storage.records import (
+from limitlab.sweep.storage.files.folder import KEPT, Folder, NotPlainError, Root, put, shown
+from limitlab.sweep.storage.files.index import LARGEST_INDEX, index_of, rows_in
+from limitlab.sweep.storage.files.life import held, lock, locked
+from limitlab.sweep.storage.files.places import Places, Segment
+from limitlab.sweep.storage.files.records import (
     CLAIM,
     FULL,
-    LARGEST_FILE,
     MAGIC,
+    MOST_CLAIMED,
     POINT,
     START,
     SUM,
@@ -43,63 +42,29 @@ from limitlab.sweep.storage.records import (
     torn,
 )
 
-try:
-    import fcntl
-except ImportError:  # no locks: claims count for nothing, and no segment is carried on
-    fcntl = None
-
-__all__ = ["Segments", "locked"]
+__all__ = ["Segments", "new_name"]
 
 WORTH = 2000  # records that are worth an index on disk
-LONG_AGO = 3600.0  # seconds without a change after which nobody writes, on systems without locks
 OPEN_FILES = 32
 KEPT_OF_TAIL = 1 << 24  # bytes of what stands after the last record that go to quarantine
-INDEX_MAGIC = b"limitlab index 2\n\x00\x00\x00\x00\x00\x00\x00"  # 24 bytes
-ROW = np.dtype([("key", "S16"), ("place", "<u8"), ("kind", "<u8")])
-BITS = 33  # of a place within a segment
 
 
-def locked(file: int) -> bool:
-    """Take the lock of a segment; False if its writer has it, or if nobody can tell and it changed lately."""
-    taken = _lock(file)
-    return time.time() - os.fstat(file).st_mtime > LONG_AGO if taken is None else taken
-
-
-def _lock(file: int) -> bool | None:
-    """Take the lock of a segment; False if another has it, None where there are no locks."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError as error:
-        return False if error.errno in (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK) else None
-
-
-class _Segment:
-    """What is known of one segment."""
-
-    def __init__(self, number: int, name: str):
-        self.number, self.name = number, name
-        self.end = 0  # up to where it is known
-        self.size = -1  # when it was last looked at
-        self.records = self.saved = 0  # points known, and points in the index on disk
-        self.claims: frozenset[bytes] = frozenset()
-        self.fault = ""
+def new_name() -> str:
+    """A name for a segment that this machine begins."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:40] or "host"
+    return f"{host}-{secrets.token_hex(8)}.seg"
 
 
 class Segments:
     """The segments of a store: what points are where, and a segment of its own for what this object writes."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Root):
         self.folder, self._indices = Folder(root, "points"), Folder(root, "index")
-        self._segments: dict[str, _Segment] = {}
-        self._numbered: list[_Segment] = []
-        self._where: dict[bytes, int] = {}  # a point: the number of its segment and the place in it
-        self._others: dict[bytes, list[int]] = {}  # where it is besides
-        self._voids: set[tuple[str, int]] = set()
+        self._segments: dict[str, Segment] = {}
+        self._places = Places()
+        self._liars: set[str] = set()  # segments whose index on disk says what is not so
         self._files: dict[str, int] = {}
-        self._own: _Segment | None = None
+        self._own: Segment | None = None
         self._own_file = -1
         self._process = os.getpid()
         self._looked, self._took = -1e9, 0.0
@@ -122,18 +87,18 @@ class Segments:
     # --- finding -----------------------------------------------------------------------------------------
 
     def __contains__(self, key: bytes) -> bool:
-        if key in self._where:
+        if key in self._places:
             return True
         self.refresh(5.0)
-        return key in self._where
+        return key in self._places
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._places)
 
     def keys(self) -> list[bytes]:
         """Names of all points, in order."""
         with self._turn:
-            return sorted(self._where)
+            return sorted(self._places)
 
     def total(self) -> int:
         """The size of all segments."""
@@ -142,11 +107,8 @@ class Segments:
     def length(self, key: bytes) -> int:
         """The bytes of a point's record; 0 if there is none."""
         with self._turn:
-            place = self._where.get(key)
-            if place is None:
-                return 0
-            found = self._record(self._numbered[place >> BITS], place & ((1 << BITS) - 1), bare=True)
-            return found.length
+            at = self._places.of(key)
+            return 0 if at is None else self._record(*at, bare=True).length
 
     def refresh(self, patience: float = 0.0) -> None:
         """Look for what others wrote, unless the last look is less than ``patience`` times its own cost ago."""
@@ -160,14 +122,17 @@ class Segments:
             for name, size in there.items():
                 segment = self._segments.get(name)
                 if segment is None:
-                    segment = self._segments[name] = _Segment(len(self._numbered), name)
-                    self._numbered.append(segment)
+                    segment = self._segments[name] = self._places.segment(name)
                     self._load(segment, size)
                 if size < segment.end:  # it was cut by somebody who should not
                     self._forget(name)
                 elif size != segment.size and segment is not self._own:
                     self._look(segment, size)
             self._looked, self._took = time.perf_counter(), time.perf_counter() - began
+
+    def faults(self) -> list[str]:
+        """Why segments cannot be read, in words; their points count as missing."""
+        return [segment.fault for segment in self._segments.values() if segment.fault]
 
     def claimed(self, key: bytes) -> bool:
         """Whether another process that is alive says that it computes this point."""
@@ -179,19 +144,14 @@ class Segments:
                     segment.claims = frozenset()
             return False
 
-    def _alive(self, segment: _Segment) -> bool:
-        """Whether a process holds a segment. Where there are no locks nobody can tell: then no."""
+    def _alive(self, segment: Segment) -> bool:
+        """Whether a process holds a segment."""
         try:
             file = self.folder.open(segment.name)
         except (OSError, ValueError):
             return False
         try:
-            if fcntl is None:
-                return False
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-        except OSError as error:
-            return error.errno in (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK)
+            return held(file)
         finally:
             os.close(file)
 
@@ -199,18 +159,11 @@ class Segments:
         segment = self._segments.pop(name)
         if name in self._files:
             os.close(self._files.pop(name))
-        for key in [key for key, place in self._where.items() if place >> BITS == segment.number]:
-            del self._where[key]
-        for key, places in list(self._others.items()):
-            places[:] = [place for place in places if place >> BITS != segment.number]
-            if places and key not in self._where:
-                self._where[key] = places.pop()
-            if not places:
-                del self._others[key]
+        self._places.forget(segment)
 
-    def _look(self, segment: _Segment, size: int) -> None:
+    def _look(self, segment: Segment, size: int) -> None:
         """Read the records of a segment that are new: their heads only."""
-        segment.size = size
+        segment.size, segment.fault = size, ""
         try:
             for found in self.pieces(segment.name, segment.end, size, heads=True):
                 if found.kind == 0:
@@ -220,16 +173,17 @@ class Segments:
         except FileNotFoundError:  # joined with others meanwhile
             return
         except (OSError, ValueError) as error:
-            segment.fault = str(error)
+            where = shown(self.folder.path / segment.name)
+            segment.fault = f"{where} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
             return
         if segment.records >= segment.saved + WORTH:
             self._save(segment)
 
-    def _take(self, segment: _Segment, found: Found) -> None:
+    def _take(self, segment: Segment, found: Found) -> None:
         if found.kind == POINT:
             segment.records += 1
             segment.claims -= {found.key}
-            self._put(segment, found.key, found.place)
+            self._places.put(segment, found.key, found.place)
         elif found.kind == VOID:
             with contextlib.suppress(ValueError, struct.error):
                 place, _ = VOIDED.unpack_from(found.content)
@@ -238,34 +192,16 @@ class Segments:
             content = found.content
             segment.claims = frozenset(content[i : i + 16] for i in range(0, len(content) - 15, 16))
 
-    def _put(self, segment: _Segment, key: bytes, place: int) -> None:
-        if (segment.name, place) in self._voids:
-            return
-        where = segment.number << BITS | place
-        if self._where.setdefault(key, where) != where:
-            others = self._others.setdefault(key, [])
-            if where not in others:
-                others.append(where)
-
     def _void(self, name: str, place: int) -> None:
-        self._voids.add((name, place))
+        self._places.void(name, place)
         segment = self._segments.get(name)
         if segment is None:
             return
-        where = segment.number << BITS | place
         try:
             key = self._record(segment, place, bare=True).key
         except (OSError, ValueError):
-            key = next((k for k, w in self._where.items() if w == where), b"")
-        others = self._others.get(key, [])
-        if where in others:
-            others.remove(where)
-        if self._where.get(key) == where:
-            del self._where[key]
-            if others:
-                self._where[key] = others.pop()
-        if not others:
-            self._others.pop(key, None)
+            key = self._places.at(segment, place)
+        self._places.drop(segment, key, place)
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -273,25 +209,25 @@ class Segments:
         """The record of a point, with its bytes, or with the reason why these are not as they were written."""
         for attempt in range(4):
             with self._turn:
-                if key not in self:
+                at = self._places.of(key) if key in self else None
+                if at is None:
                     return None
-                place = self._where[key]
-                segment = self._numbered[place >> BITS]
+                segment, place = at
                 try:
-                    found = self._record(segment, place & ((1 << BITS) - 1))
+                    found = self._record(segment, place)
                 except FileNotFoundError:  # joined with others meanwhile
                     self._files.pop(segment.name, None)
                     self.refresh()
                     continue
                 except NotPlainError as error:
-                    return Found(place & ((1 << BITS) - 1), 0, 0, key, b"", str(error))
+                    return Found(place, 0, 0, key, b"", str(error))
                 except OSError as error:
                     where = shown(self.folder.path / segment.name)
                     raise ResultFileError(
                         f"{where} cannot be read: {error.strerror}. Check its permissions."
                     ) from error
                 if not found.fault and found.key != key:  # the index on disk was wrong
-                    self._again(segment)
+                    self.reread(segment.name)
                     continue
                 if not found.fault or attempt == 3 or segment is self._own or not self._alive(segment):
                     return found
@@ -301,16 +237,19 @@ class Segments:
     def place_of(self, key: bytes) -> tuple[str, int] | None:
         """The segment of a point, and the place in it."""
         with self._turn:
-            place = self._where.get(key)
-            return None if place is None else (self._numbered[place >> BITS].name, place & ((1 << BITS) - 1))
+            at = self._places.of(key)
+            return None if at is None else (at[0].name, at[1])
 
-    def _again(self, segment: _Segment) -> None:
+    def reread(self, name: str) -> None:
         """Read a segment from its beginning, not by its index."""
-        name = segment.name
-        self._forget(name)
-        with contextlib.suppress(OSError):
-            self._indices.remove(f"{name}.idx")
-        self.refresh()
+        with self._turn:
+            if name not in self._segments or self._segments[name] is self._own:
+                return
+            self._liars.add(name)
+            self._forget(name)
+            with contextlib.suppress(OSError):
+                self._indices.remove(f"{name}.idx")
+            self.refresh()
 
     def _file(self, name: str) -> int:
         if name not in self._files:
@@ -319,7 +258,7 @@ class Segments:
             self._files[name] = self.folder.open(name)
         return self._files[name]
 
-    def _record(self, segment: _Segment, place: int, bare: bool = False) -> Found:
+    def _record(self, segment: Segment, place: int, bare: bool = False) -> Found:
         """The record at one place; ``bare`` looks at its head only."""
         file = self._file(segment.name)
         data = os.pread(file, START if bare else 1 << 13, place)
@@ -372,6 +311,7 @@ class Segments:
     def claim(self, keys: list[bytes]) -> None:
         """Say which points this object's process computes now, in place of what was said before."""
         with self._turn:
+            keys = keys[:MOST_CLAIMED]  # a hint: others may compute the rest as well
             if frozenset(keys) != (self._own.claims if self._own else frozenset()):
                 self.append(CLAIM, bytes(16), b"".join(keys))
 
@@ -380,9 +320,9 @@ class Segments:
         self.append(VOID, bytes(16), VOIDED.pack(place, length) + name.encode("ascii"))
 
     def voided(self, name: str, place: int) -> bool:
-        return (name, place) in self._voids
+        return self._places.voided(name, place)
 
-    def _writable(self) -> _Segment:
+    def _writable(self) -> Segment:
         """The segment of this object, open and locked."""
         if self._process != os.getpid():  # a fork: the segment is the parent's
             self._own, self._own_file, self._process, self._files = None, -1, os.getpid(), {}
@@ -396,15 +336,14 @@ class Segments:
             self._own, self._own_file = None, -1
         self.folder.make()
         self.refresh()
-        host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:40] or "host"
         for name, segment in self._segments.items():
-            if name[:-21] == host and self._carry_on(segment):
+            if name[:-21] == new_name()[:-21] and self._carry_on(segment):
                 return segment
         while True:
-            name = f"{host}-{secrets.token_hex(8)}.seg"
+            name = new_name()
             file = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND)
             try:
-                if _lock(file) is False or os.fstat(file).st_nlink != 1:
+                if lock(file) is False or os.fstat(file).st_nlink != 1:
                     raise BlockingIOError  # somebody took it for left behind
                 put(file, MAGIC)
             except BlockingIOError:
@@ -415,13 +354,12 @@ class Segments:
                 with contextlib.suppress(OSError):
                     self.folder.remove(name)
                 raise
-            segment = self._segments[name] = _Segment(len(self._numbered), name)
-            self._numbered.append(segment)
+            segment = self._segments[name] = self._places.segment(name)
             segment.end = segment.size = len(MAGIC)
             self._own, self._own_file = segment, file
             return segment
 
-    def _carry_on(self, segment: _Segment) -> bool:
+    def _carry_on(self, segment: Segment) -> bool:
         """Take over the segment of a process of this machine that ended; what it left unfinished is cut off."""
         if segment.fault or segment.size >= FULL:
             return False
@@ -431,7 +369,7 @@ class Segments:
             return False
         about = os.fstat(file)
         mine = about.st_nlink == 1 and about.st_uid == os.geteuid() and about.st_size >= len(MAGIC)
-        if not mine or not _lock(file) or os.fstat(file).st_nlink != 1:
+        if not mine or not lock(file) or os.fstat(file).st_nlink != 1:
             os.close(file)
             return False
         self._look(segment, os.fstat(file).st_size)
@@ -479,44 +417,36 @@ class Segments:
 
     # --- the index on disk -------------------------------------------------------------------------------
 
-    def _load(self, segment: _Segment, size: int) -> None:
+    def _load(self, segment: Segment, size: int) -> None:
         """What the index on disk says of a segment, if it is whole; the rest is read from the segment."""
+        if segment.name in self._liars:
+            return
         try:
-            data = self._indices.read(f"{segment.name}.idx", min(64 + size, LARGEST_FILE))
+            found = rows_in(self._indices.read(f"{segment.name}.idx", min(64 + size, LARGEST_INDEX)), size)
         except (OSError, ValueError):
             return
-        first = len(INDEX_MAGIC) + 8
-        body, total = data[:-SUM], data[-SUM:]
-        if len(body) < first or not body.startswith(INDEX_MAGIC) or hashlib.sha256(body).digest() != total:
+        if found is None:
             return
-        (end,) = struct.unpack_from("<Q", body, len(INDEX_MAGIC))
-        if end > size or (len(body) - first) % ROW.itemsize:
-            return
-        rows = np.frombuffer(body, ROW, offset=first)
-        if len(rows) and int(rows["place"].max()) >= end:
-            return
-        keys, places, kinds = body[first:], rows["place"].tolist(), rows["kind"].tolist()
-        for number, (place, kind) in enumerate(zip(places, kinds, strict=True)):
+        segment.end, rows = found
+        for key, place, kind in rows:
             if kind == POINT:
-                key = keys[number * ROW.itemsize : number * ROW.itemsize + 16]
-                self._put(segment, key, place)
+                segment.records += 1
+                self._places.put(segment, key, place)
             else:
                 with contextlib.suppress(OSError, ValueError):
-                    self._take(segment, self._record(segment, place))
-        segment.end, segment.records = end, sum(kind == POINT for kind in kinds)
+                    if self._record(segment, place, bare=True).kind == VOID:  # a void is short, whatever the index says
+                        self._take(segment, self._record(segment, place))
         segment.saved = segment.records
 
-    def _save(self, segment: _Segment) -> None:
+    def _save(self, segment: Segment) -> None:
         """Write the index of a segment; a store that may only be read has none that is new."""
         segment.saved = segment.records
-        rows = []
-        with contextlib.suppress(OSError, ValueError):
-            for found in self.pieces(segment.name, 0, segment.end, heads=True):
-                if found.kind in (POINT, VOID):
-                    rows.append(found.key + struct.pack("<QQ", found.place, found.kind))
-            body = b"".join([INDEX_MAGIC, struct.pack("<Q", segment.end), *rows])
-            self._indices.make()
-            self._indices.write(f"{segment.name}.idx", body + hashlib.sha256(body).digest())
+        with contextlib.suppress(OSError, ValueError, ResultFileError):
+            data = index_of(self.pieces(segment.name, 0, segment.end, heads=True), segment.end)
+            if data is not None:
+                self._indices.make()
+                self._indices.write(f"{segment.name}.idx", data)
+                self._liars.discard(segment.name)
 
     def save(self) -> None:
         """Write the indices of all segments that are worth one."""

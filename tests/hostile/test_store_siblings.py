@@ -1,0 +1,354 @@
+"""Siblings of the attacks on a store: folders swapped meanwhile, indices that lie, records that are long or many."""
+
+import errno
+import hashlib
+import json
+import os
+import struct
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limitlab as ll
+from cases import committee
+from limitlab.cli import app
+from limitlab.errors import DamagedFileWarning, InputError
+from limitlab.results.points import Point
+from limitlab.sweep.engine import tally
+from limitlab.sweep.storage import verify as verifying
+from limitlab.sweep.storage.care import gc
+from limitlab.sweep.storage.files import folder as folders
+from limitlab.sweep.storage.files import life
+from limitlab.sweep.storage.files.index import MAGIC as INDEX
+from limitlab.sweep.storage.files.index import rows_in
+from limitlab.sweep.storage.files.records import CHECK, CLAIM, HEAD, MAGIC, MARK, POINT, SHORTEST, VOID, frame
+from limitlab.sweep.storage.pack import pack
+from limitlab.sweep.storage.store import Store
+from limitlab.sweep.storage.tidy import MANY
+from limitlab.sweep.table import combine
+
+NAME = "stranger-" + "0" * 16 + ".seg"
+
+
+def key(number):
+    return hashlib.sha256(str(number).encode()).hexdigest()[:32]
+
+
+def a_point(number, values=None):
+    values = np.full(3, float(number)) if values is None else values
+    return Point({"x": (("i",), values)}, attrs={"provenance": {"key": key(number)}})
+
+
+def filled(path, count=5):
+    store = Store(path)
+    for number in range(count):
+        store.write(key(number), a_point(number))
+    return store
+
+
+def picture(path):
+    return {str(p): (p.lstat().st_mtime_ns, p.lstat().st_size) for p in sorted(path.rglob("*"))}
+
+
+# --- the folder itself -------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_is_swapped_for_a_link_meanwhile_leads_nowhere(tmp_path):
+    """Whoever owns the folder that a store is in can put a link to another store under its name, at any moment."""
+    theirs = filled(tmp_path / "shared")
+    mine = filled(tmp_path / "mine")
+    mine.close()
+    (tmp_path / "mine" / "parts" / "old").write_text("x")
+    (tmp_path / "shared" / "quarantine" / "old").write_text("x")
+    (tmp_path / "mine" / "quarantine" / "old").write_text("x")
+    before = picture(tmp_path / "mine")
+    (tmp_path / "shared").rename(tmp_path / "aside")
+    (tmp_path / "shared").symlink_to(tmp_path / "mine")
+    theirs.write(key(99), a_point(99))
+    theirs.remove(key(0))
+    theirs.keep_sweep("s", {}, [key(1)])
+    gc(theirs, quarantine=True)
+    pack(theirs)
+    theirs.verify()
+    assert picture(tmp_path / "mine") == before
+    assert theirs.gone() and not Store(tmp_path / "aside").gone()
+    assert list(Store(tmp_path / "aside").keys()) == [key(1)]
+
+
+def test_a_store_that_is_reached_through_a_link_works(tmp_path):
+    filled(tmp_path / "s").close()
+    (tmp_path / "link").symlink_to(tmp_path / "s")
+    store = Store(tmp_path / "link")
+    assert store.verify() == (5, []) and not store.gone()
+
+
+def test_stores_are_made_where_files_have_no_second_names(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(errno.EPERM, "not permitted")
+
+    monkeypatch.setattr(folders.os, "link", refused)
+    store = filled(tmp_path / "s")
+    assert Store(tmp_path / "s").id == store.id and store.verify() == (5, [])
+    store.mark(replace=False)  # another process that makes it at the same moment
+    assert Store(tmp_path / "s").id == store.id
+
+
+def test_folders_of_any_depth_are_thrown_away(tmp_path):
+    filled(tmp_path / "s").close()
+    here = os.open(tmp_path / "s" / "quarantine", os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.symlink(tmp_path, "link", dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    gc(Store(tmp_path / "s"), quarantine=True)
+    assert os.listdir(tmp_path / "s" / "quarantine") == []
+    assert (tmp_path / "s" / "points").is_dir()
+
+
+@pytest.mark.parametrize("name", ["\u4e2d" * 85, "\U0001f642" * 63, "x" * 255, "\x1b[31m\nx", "..x", "%2e%2e"])
+def test_names_of_any_length_are_put_aside(tmp_path, name):
+    filled(tmp_path / "s").close()
+    (tmp_path / "s" / "points" / name).write_text("hello")
+    good, bad = Store(tmp_path / "s").verify()
+    assert good == 5 and len(bad) == 1 and bad[0].moved_to.read_text() == "hello"
+    assert Store(tmp_path / "s").verify() == (5, [])
+
+
+# --- records -------------------------------------------------------------------------------------------------------
+
+
+def headed(kind, length):
+    head = HEAD.pack(MARK, kind, length, bytes(16))
+    return head + CHECK.pack(zlib.crc32(head))
+
+
+@pytest.mark.parametrize("kind", [VOID, CLAIM])
+@pytest.mark.parametrize("length", [1 << 30, 1 << 28])
+def test_a_sparse_record_that_is_not_a_point_is_never_read_into_memory(tmp_path, kind, length):
+    """Kilobytes on the disk that say that they are a gigabyte."""
+    filled(tmp_path / "s").close()
+    path = tmp_path / "s" / "points" / NAME
+    path.write_bytes(MAGIC + headed(kind, length))
+    os.truncate(path, len(MAGIC) + SHORTEST + length)
+    tracemalloc.start()
+    try:
+        store = Store(tmp_path / "s")
+        assert len(list(store.keys())) == 5
+        assert store.verify()[0] == 5
+        assert tracemalloc.get_traced_memory()[1] < 5e7
+    finally:
+        tracemalloc.stop()
+
+
+def test_claims_and_voids_as_they_are_written_are_within_the_bounds(tmp_path):
+    one, two = filled(tmp_path / "s"), Store(tmp_path / "s")
+    one.claim([key(number) for number in range(5000)])
+    two.refresh()
+    assert two.claimed(key(4000)) and not two.claimed(key(4999))  # a hint, no promise
+    one.remove(key(3))
+    two.refresh()
+    assert not two.has(key(3))
+    one.close()
+    assert two.verify() == (4, [])
+
+
+def test_many_damaged_places_do_not_become_many_files(tmp_path, monkeypatch):
+    filled(tmp_path / "s").close()
+    monkeypatch.setattr(verifying, "MAX_FAULTS", 5)
+    bad = [bytearray(frame(POINT, bytes.fromhex(key(100 + number)), b"x" * 20)) for number in range(50)]
+    for one in bad:
+        one[-1] ^= 1
+    good = frame(POINT, bytes.fromhex(key(0)), b"")
+    (tmp_path / "s" / "points" / NAME).write_bytes(MAGIC + b"".join(map(bytes, bad)) + good)
+    count, faults = Store(tmp_path / "s").verify()
+    assert count == 5 and len(faults) == 6
+    assert "45 more places" in faults[-1].reason or "46 more places" in faults[-1].reason
+    assert len(os.listdir(tmp_path / "s" / "quarantine")) == 10
+    assert Store(tmp_path / "s").verify() == (5, [])
+    pack(Store(tmp_path / "s"))
+    assert Store(tmp_path / "s").verify() == (5, []) and len(os.listdir(tmp_path / "s" / "points")) == 1
+
+
+# --- the index -----------------------------------------------------------------------------------------------------
+
+
+def an_index(end, rows):
+    body = INDEX + struct.pack("<Q", end) + b"".join(k + struct.pack("<QQ", p, kind) for k, p, kind in rows)
+    return body + hashlib.sha256(body).digest()
+
+
+def test_an_index_that_no_segment_can_have_is_not_taken():
+    one, other = bytes(16), b"y" * 16
+    good = [(one, 24, POINT), (other, 24 + SHORTEST, VOID)]
+    assert rows_in(an_index(1000, good), 1000) == (1000, good)
+    assert rows_in(an_index(1000, good)[:-1], 1000) is None
+    assert rows_in(an_index(1001, good), 1000) is None
+    for bad in [(one, 24, 0)], [(one, 24, POINT)] * 2, [(one, 2000, POINT)], [(one, 2**63, POINT)], good[::-1]:
+        assert rows_in(an_index(1000, bad), 1000) is None
+    assert rows_in(b"", 1000) is None and rows_in(bytes(10**6), 10**7) is None
+
+
+def lying(path, change):
+    """A store of 5 points with an index that has the right checksum and says something else."""
+    store = filled(path)
+    store.close()
+    segment = next((path / "points").iterdir())
+    found = list(store.segments.pieces(segment.name))
+    rows = change([(one.key, one.place, one.kind) for one in found if one.kind == POINT])
+    (path / "index").mkdir(exist_ok=True)
+    (path / "index" / f"{segment.name}.idx").write_bytes(an_index(segment.stat().st_size, rows))
+
+
+def swapped(rows):
+    return [(rows[(number + 1) % len(rows)][0], place, kind) for number, (_, place, kind) in enumerate(rows)]
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_an_index_that_lies_is_found_out(tmp_path, monkeypatch, readonly):
+    """In a store that may only be read it cannot be taken away; it is not believed a second time."""
+    lying(tmp_path / "s", swapped)
+    if readonly:
+
+        def refused(*_):
+            raise PermissionError(errno.EROFS, "read-only")
+
+        monkeypatch.setattr(folders.Folder, "remove", refused)
+    store = Store(tmp_path / "s")
+    for number in range(5):
+        assert store.read(key(number)).variables["x"][1][0] == number
+
+
+def test_verify_finds_points_that_an_index_hides(tmp_path):
+    lying(tmp_path / "s", lambda rows: rows[:2])
+    store = Store(tmp_path / "s")
+    assert not store.has(key(4)) or not store.has(key(3))  # as it says; they would be computed again
+    assert store.verify() == (5, [])
+    assert all(store.has(key(number)) for number in range(5))
+
+
+# --- writers that nobody can see, and clocks ------------------------------------------------------------------------
+
+
+def test_pack_leaves_a_segment_that_grows_where_there_are_no_locks(tmp_path, monkeypatch):
+    """As if the clock had jumped: everybody takes a segment for left behind while its writer goes on."""
+    monkeypatch.setattr(life, "fcntl", None)
+    monkeypatch.setattr(life, "LONG_AGO", -1e9)
+    writer, packer = filled(tmp_path / "s"), Store(tmp_path / "s")
+    pack(packer, progress=lambda done, *_: writer.write(key(50 + done), a_point(50 + done)))
+    there = Store(tmp_path / "s")
+    assert all(there.has(key(number)) for number in [*range(5), 51, 52, 53, 54, 55])
+    assert there.verify()[1] == []
+
+
+def test_a_run_tells_how_far_it_is_after_the_clock_was_set_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(tally, "EVERY", 0.0)
+    store = Store(tmp_path / "s")
+    one = tally.Tally("verb", "s", 3, store, None)
+    one.count(False)
+    monkeypatch.setattr(tally.time, "time", lambda: 1.0)
+    one.count(False)
+    (record,) = store.runs().values()
+    assert record["done"] == 2 and one.rate > 0
+
+
+ODD = [10**400, -(10**400), 1e308, float("nan"), float("inf"), -5, True, [], {}, "x", None]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: str(value)[:8])
+def test_records_of_runs_with_any_numbers_are_shown(tmp_path, value):
+    store = filled(tmp_path / "s")
+    store.keep_sweep("s", {"name": value, "axes": {"a": value}}, [key(0)])
+    about = dict.fromkeys(["began", "updated", "total", "found", "done", "failed", "running", "process"], value)
+    for state in ("running", "finished", value):
+        store.keep_run(f"r{state!s:.8}", {**about, "state": state, "host": "elsewhere", "sweep": "s"})
+    for words in (["status", "{}"], ["store", "ls", "{}"], ["store", "gc", "{}"]):
+        done = CliRunner().invoke(app, [word.format(tmp_path / "s") for word in words])
+        assert done.exit_code == 0, (done.output, done.exception)
+
+
+# --- what is put together -------------------------------------------------------------------------------------------
+
+
+def test_a_segment_that_cannot_be_read_is_warned_of(tmp_path):
+    def doubled(problem):
+        return 2 * problem.algorithm.learning_rate
+
+    filled(tmp_path / "s").close()
+    (tmp_path / "s" / "points" / NAME).write_bytes(b"not a segment")
+    grid = {"algorithm.learning_rate": [0.1]}
+    with pytest.warns(DamagedFileWarning, match="count as missing. Run limitlab store verify"):
+        ll.sweep(doubled, committee("linear", "linear", p=1, k=1), grid, store=tmp_path / "s")
+
+
+def test_points_that_are_small_and_large_when_put_together_are_refused():
+    """A text of a gigabyte at one point would take as much at every other one."""
+    problem = committee("linear", "linear", p=1, k=1)
+    long = Point({"x": ((), np.broadcast_to(np.asarray("", "U1"), ()))})
+    huge = Point({"x": (("a",), np.broadcast_to(0.0, (10**12,)))}, {"a": (("a",), np.broadcast_to(0, (10**12,)))})
+    with pytest.raises(InputError, match=r"needs about .* of memory"):
+        combine(problem, "verb", {"d": np.arange(3)}, [huge, Point(reason="no"), Point(reason="no")])
+    combine(problem, "verb", {"d": np.arange(1)}, [long])
+
+
+def test_a_table_of_many_more_rows_than_numbers_is_refused(tmp_path):
+    side = 2 * int(MANY**0.5)
+    tables = {"x": (("time",), np.zeros(side)), "y": (("replica",), np.zeros(side)), "status": ((), np.asarray("ok"))}
+    store = Store(tmp_path / "s")
+    store.write(key(0), Point(tables, attrs={"provenance": {"key": key(0)}}))
+    store.keep_sweep("s", {"name": "verb", "axes": {"d": [1]}}, [key(0)])
+    words = ["store", "export", str(tmp_path / "s"), "--out", str(tmp_path / "a.csv")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2 and "rows for" in done.output and not (tmp_path / "a.csv").exists()
+    done = CliRunner().invoke(app, [*words, "--variable", "x"])
+    assert done.exit_code == 0 and len((tmp_path / "a.csv").read_text().splitlines()) == side + 1
+
+
+def test_an_export_does_not_go_among_the_files_of_the_store(tmp_path):
+    filled(tmp_path / "s").keep_sweep("s", {"name": "verb", "axes": {"d": [1]}}, [key(0)])
+    for place, code in (("s/points/a.csv", 2), ("s/sweeps/a.csv", 2), ("s/a.csv", 0)):
+        done = CliRunner().invoke(app, ["store", "export", str(tmp_path / "s"), "--out", str(tmp_path / place)])
+        assert done.exit_code == code, done.output
+
+
+JUNK = [
+    None,
+    0,
+    10**30,
+    -1.5,
+    float("nan"),
+    "",
+    "x" * 300,
+    [],
+    [[]],
+    [[1], [2, 3]],
+    {},
+    {"a": {"b": []}},
+    [None],
+    [{}],
+    True,
+]
+
+
+def test_records_of_sweeps_with_anything_in_them_are_read_or_refused(tmp_path):
+    """100 records with something else in one place: words, no tracebacks."""
+    store, rng = filled(tmp_path / "s"), np.random.default_rng(0)
+    good = {"name": "verb", "axes": {"d": [1, 2, 3, 4, 5]}, "points": 5, "seed": 0, "problem": {"problem": {}}}
+    ends = set()
+    for number in range(100):
+        about = json.loads(json.dumps(good))
+        inner = about if number % 2 else about["axes"]
+        inner[str(rng.choice(list(inner)))] = JUNK[number % len(JUNK)]
+        if number % 3 == 0:
+            about["axes"] = {"d": [JUNK[int(rng.integers(len(JUNK)))] for _ in range(5)]}
+        store.keep_sweep("s", about, [key(number) for number in range(5)])
+        out = tmp_path / ("a.csv" if number % 4 else "a.nc")
+        done = CliRunner().invoke(app, ["store", "export", str(tmp_path / "s"), "--out", str(out), "--force"])
+        assert done.exception is None or isinstance(done.exception, SystemExit), (about, done.exception)
+        ends.add(done.exit_code)
+    assert ends == {0, 2}
