@@ -262,6 +262,7 @@ PAGE = Page(
     name="escape",
     question="How long to escape?",
     short="How long to escape?",
+    about="A random start knows nothing: see the plateau, the way out, and the best learning rate.",
     controls=CONTROLS,
     problem=problem,
     asks=asks,
@@ -280,4 +281,5 @@ PAGE = Page(
         "Runs follow the overlaps themselves, which is exact in law and costs the same at every d.",
     ),
     docs="docs/escape.md",
+    opens={"escape": {}, "escape-wide": {"width": "4", "rate": 0.15}},
 )

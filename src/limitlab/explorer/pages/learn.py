@@ -326,6 +326,7 @@ PAGE = Page(
     name="learn",
     question="What does SGD learn?",
     short="What does SGD learn?",
+    about="Type a target and see which of its terms are climbed, in which order, and what is never reached.",
     controls=CONTROLS,
     problem=problem,
     asks=asks,
@@ -347,4 +348,11 @@ PAGE = Page(
         "finite width has some noise besides.",
     ),
     docs="docs/sparse-targets.md",
+    opens={
+        "staircase": {},
+        "degenerate": {"target": "z1 + z2 + z3 + z1*z2*z3", "scale": 1.0, "horizon": 20.0},
+        "saddle": {"target": "z1 + z1*z2*z3", "scale": 3.0, "horizon": 20.0},
+        "linear-vs-sgd": {"target": "z1 + z1*z2 + z1*z2*z3", "scale": 5.0},
+        "rates": {"target": "z1 + z1*z2", "scale": 1.0},
+    },
 )

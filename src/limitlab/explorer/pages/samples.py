@@ -236,16 +236,23 @@ def _landscape(panel: Any, values: Values, answers: Answers) -> None:
     m, f = ds.overlap.values, ds.free_entropy.values
     ok = np.isfinite(f)
     panel.plot(m[ok], f[ok], color=palette[0], lw=2.0, label="free entropy: the higher, the likelier")
+    body = f[ok][m[ok] < 0.97 * m[-1]]
+    low, high = float(body.min()), float(body.max())
+    room = 0.3 * max(high - low, 0.01)
     marks = (
         ("message_passing", "s", palette[1], "message passing stops here"),
         ("bayes_optimal", "*", palette[2], "the best estimator is here"),
     )
     for name, mark, colour, label in marks:
         at = min(float(ds.attrs[name]), float(m[ok][-1]))
-        panel.plot([at], [np.interp(at, m[ok], f[ok])], mark, color=colour, ms=11 if mark == "*" else 8, label=label)
-    body = f[ok][m[ok] < 0.97 * m[-1]]
-    low, high = float(body.min()), float(body.max())
-    room = 0.3 * max(high - low, 0.01)
+        panel.plot(
+            [at],
+            [min(np.interp(at, m[ok], f[ok]), high + 0.8 * room)],
+            mark,
+            color=colour,
+            ms=11 if mark == "*" else 8,
+            label=label,
+        )
     panel.set_ylim(low - room, high + room)
 
 
@@ -279,8 +286,8 @@ def words(values: Values, answers: Answers) -> Words:
         state = "There is no jump: the error falls gradually, and message passing is as good as the best estimator."
     going_on = (
         state,
-        "Move α and watch the hills: where the second one becomes the higher, recovery is possible; where the first one "
-        "vanishes, it is easy.",
+        "Move α and watch the hills: where the second one becomes the higher, recovery is possible; where the first "
+        "one vanishes, it is easy.",
         "Press run it to solve data sets of finite size by message passing (GAMP) at this α.",
     )
     facts = [
@@ -320,6 +327,7 @@ PAGE = Page(
     name="samples",
     question="How few samples?",
     short="How few samples?",
+    about="Impossible, hard or easy: what the best estimator and message passing find from n samples.",
     controls=CONTROLS,
     problem=problem,
     asks=asks,
@@ -340,4 +348,11 @@ PAGE = Page(
         "Where labels lose the sign, GAMP starts at overlap 0.1 with the truth, as the theory does.",
     ),
     docs="docs/linear-models.md",
+    opens={
+        "perceptron": {"channel": "sign", "alpha": 2.0, "fit": "erm"},
+        "phase-retrieval": {"alpha": 1.5},
+        "landscape": {},
+        "hard-phase": {"prior": "sparse", "channel": "linear", "alpha": 0.5},
+        "binary-perceptron": {"prior": "binary", "channel": "sign", "alpha": 1.4},
+    },
 )
