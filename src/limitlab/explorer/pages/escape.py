@@ -15,7 +15,7 @@ from limitlab.problems.problem import Problem
 __all__ = ["PAGE"]
 
 POINTS = 51
-STARTS, PATHS = 16, 64  # of the ODE, and of the diffusion
+STARTS, FEW, PATHS = 8, 16, 64  # of the ODE, and of the diffusion: as the hand moves, and once it rests
 WORK = 1.5e-6  # seconds per run and step of one unit, on one core
 SINGLE = 12  # runs that are drawn one by one
 
@@ -107,7 +107,7 @@ def asks(values: Values, table: Table) -> tuple[Ask, ...]:
         Ask("exit", exit_time("noise_corrected")),
         Ask("ode_exit", exit_time("full"), optional=True),
         Ask("ode", predict("OverlapODE", STARTS, 0)),
-        Ask("sde", predict("OverlapSDE", PATHS, 1)),
+        Ask("sde", predict("OverlapSDE", PATHS, 1), predict("OverlapSDE", FEW, 1)),
     )
 
 
@@ -177,7 +177,7 @@ def _curves(panel: Panel, values: Values, answers: Answers, seen: Any) -> None:
             panel.plot(sims.time.values, path, color="0.75", lw=0.7, label=label)
     for name, colour, line, label in (
         ("ode", palette[1], "--", f"theory without noise (ODE, {STARTS} starts)"),
-        ("sde", palette[0], "-", f"theory with noise (SDE, {PATHS} paths)"),
+        ("sde", palette[0], "-", f"theory with noise (SDE, {FEW if 'sde' in answers.coarse else PATHS} paths)"),
     ):
         ds = answers.get(name)
         if ds is not None:
