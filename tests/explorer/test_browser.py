@@ -213,3 +213,20 @@ def test_strangers_are_refused_by_the_running_server(server):
     socket = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
     assert server.status(socket, Origin="http://evil.example") == 403
     assert server.status(socket, Origin=server.url) == 200
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_readme(tab, server):
+    """Two pictures for docs/images: a staircase with its runs, and the hard phase in the dark."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    tab.goto(f"{server.url}/learn?step=0.02&d=80&width=80")
+    wait(tab, "All 4 terms")
+    tab.get_by_role("button", name="run it").click()
+    wait(tab, "Theory and runs")
+    tab.screenshot(path=PICTURES / "readme-learn.png")
+    tab.emulate_media(color_scheme="dark")
+    tab.goto(f"{server.url}/samples")
+    wait(tab, "stops at overlap")
+    wait_drawn(tab)
+    tab.wait_for_timeout(800)
+    tab.screenshot(path=PICTURES / "readme-samples.png")
