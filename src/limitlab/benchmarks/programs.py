@@ -50,6 +50,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "family": Benchmark("house.family", "1000 ODEs and 256 simulations in one sweep against a loop", 3, False),
     "sweep": Benchmark("house.sweep", "what a point costs besides its work; a second worker", 4, False),
     "import": Benchmark("house.import_time", "import limitlab against import jax", 1, False),
+    "explorer": Benchmark(
+        "house.explorer", "first paint, a slider move, a second visit, twenty visitors and memory", 6, False
+    ),
     "first-answer": Benchmark("house.first_answer", "a new process with a warm cache: seconds, compiled programs", 8),
     "store": Benchmark(
         "house.store", "10^4 and 10^5 points written, found, verified, exported, before and now", 40, False

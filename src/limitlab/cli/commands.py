@@ -294,6 +294,26 @@ def benchmark(
             raise typer.Exit(CLAIM_FAILED)
 
 
+def explore(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="Another address than this machine's own; visitors then need the token that is shown.")
+    ] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that compute; default: one per core.")] = None,
+    warm: Annotated[bool, typer.Option("--warm/--no-warm", help="Compute first answers before anybody asks.")] = True,
+) -> None:
+    """Open a local web page on which theory follows a slider and simulations arrive beside it. Ctrl-C ends it.
+
+    \b
+      limitlab explore
+      limitlab explore --port 9000 --no-browser
+    """
+    from limitlab.explorer.server import explore
+
+    explore(port, host, browser, say, workers, warm)
+
+
 COMMANDS = {
     "list": list_,
     "run": run,
@@ -307,6 +327,7 @@ COMMANDS = {
     "curve": curve,
     "staircase": staircase,
     "benchmark": benchmark,
+    "explore": explore,
 }
 
 

@@ -12,7 +12,20 @@ from limitlab.text import show
 __all__ = ["HEAVY", "VERBS", "Request"]
 
 HEAVY = ("simulate",)  # may take minutes: one worker is kept for the others
-VERBS = ("predict", "simulate", "limits", "thresholds", "staircase", "learning_curve", "compare")
+VERBS = (
+    "predict",
+    "simulate",
+    "limits",
+    "thresholds",
+    "staircase",
+    "learning_curve",
+    "compare",
+    "exit_time",
+    "learning_rates",
+    "free_entropy",
+    "phase_diagram",
+    "sweep",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,6 +24,7 @@ __all__ = ["BusyError", "Job", "Service"]
 
 ENDED = ("done", "cancelled", "failed", "died")
 GRACE = 0.7  # seconds that a cancelled verb has until it next tells its progress
+PATIENCE = 20.0  # the same of theory: what it compiles serves the next question too
 START = 60.0  # seconds that a new worker has until it is ready
 
 
@@ -44,6 +45,8 @@ class Job:
         A table, of verbs that give no Dataset.
     cached
         Whether the answer was known already.
+    arrived
+        How many results have come so far: more than before if ``result`` is new.
     """
 
     def __init__(self, request: Request, visitor: str, slot: str, watch: "Callable[[Job], None] | None"):
@@ -52,6 +55,7 @@ class Job:
         self.warned: tuple[str, ...] = ()
         self.answer: dict[str, Any] | None = None
         self.cached, self.partial = False, False
+        self.arrived = 0
         self._data, self._watch, self._ended = b"", watch, asyncio.Event()
 
     @property
@@ -73,6 +77,7 @@ class Job:
             return
         for name, value in changes.items():
             setattr(self, name, value)
+        self.arrived += "_data" in changes
         if self.ended:
             self._ended.set()
         if self._watch is not None:
@@ -82,8 +87,8 @@ class Job:
 class _Task:
     """A request that is to be computed once, for all jobs that wait for it."""
 
-    def __init__(self, request: Request, number: int):
-        self.request, self.number = request, number
+    def __init__(self, request: Request, number: int, slow: bool = False):
+        self.request, self.number, self.slow = request, number, slow or request.heavy
         self.jobs: list[Job] = []
         self.worker: _Worker | None = None
 
@@ -209,11 +214,12 @@ class Service:
         visitor: str = "",
         watch: Callable[[Job], None] | None = None,
         slot: str = "",
+        slow: bool = False,
     ) -> Job:
         """Ask for an answer; ``watch(job)`` is called whenever something new is known.
 
-        A new request takes the place of the visitor's earlier one in the same ``slot`` (unless it is ""). Raises
-        `BusyError` if too many wait.
+        A new request takes the place of the visitor's earlier one in the same ``slot`` (unless it is ""). One that is
+        ``slow`` is kept away from the worker that answers at once. Raises `BusyError` if too many wait.
         """
         if slot:
             for task in list(self._tasks.values()):
@@ -232,7 +238,7 @@ class Service:
             self._check_room(visitor)
             if any(side not in self._known for side in request.sides):
                 raise InputError("A result that is to be compared is not known any more. Compute it again.")
-            task = self._tasks[request.key] = self._task(request)
+            task = self._tasks[request.key] = self._task(request, slow)
             self._waiting.setdefault(visitor, deque()).append(task)
         task.jobs.append(job)
         if task.worker is not None:
@@ -252,7 +258,12 @@ class Service:
         self._forget(task)
         if task.worker is not None:
             self._send(task.worker, Frame({"do": "cancel", "id": task.number}))
-            asyncio.get_running_loop().call_later(GRACE, self._kill, task.worker, task)
+            grace = GRACE if task.request.heavy else PATIENCE
+            asyncio.get_running_loop().call_later(grace, self._kill, task.worker, task)
+
+    def known(self, request: Request) -> bool:
+        """Whether the answer is there already."""
+        return request.key in self._known
 
     def leave(self, visitor: str) -> None:
         """A visitor is gone: nothing is computed for them any more."""
@@ -262,9 +273,9 @@ class Service:
 
     # --- who is next ----------------------------------------------------------------------------------------------
 
-    def _task(self, request: Request) -> _Task:
+    def _task(self, request: Request, slow: bool = False) -> _Task:
         self._number += 1
-        return _Task(request, self._number)
+        return _Task(request, self._number, slow)
 
     def _check_room(self, visitor: str) -> None:
         own = len(self._waiting.get(visitor, ()))
@@ -285,11 +296,9 @@ class Service:
                 self._run(worker, task)
 
     def _turn(self, worker: _Worker) -> _Task | None:
-        if worker.warming:
-            return worker.warming.popleft()
         for visitor in list(self._waiting):
             queue = self._waiting[visitor]
-            task = next((task for task in queue if not (worker.light and task.request.heavy)), None)
+            task = next((task for task in queue if not (worker.light and task.slow)), None)
             if task is not None:
                 queue.remove(task)
                 self._waiting.move_to_end(visitor)  # the others come first now
@@ -297,7 +306,7 @@ class Service:
                 del self._waiting[visitor]
             if task is not None:
                 return task
-        return None
+        return worker.warming.popleft() if worker.warming else None  # visitors come first
 
     def _run(self, worker: _Worker, task: _Task) -> None:
         worker.task, task.worker = task, worker

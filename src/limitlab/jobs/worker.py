@@ -18,6 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from limitlab.analysis.exits.exit_time import exit_time
+from limitlab.analysis.exits.rates import critical_learning_rate, optimal_learning_rate
+from limitlab.analysis.linear.landscape import free_entropy
+from limitlab.analysis.linear.phases import phase_diagram
 from limitlab.analysis.linear.thresholds import thresholds
 from limitlab.analysis.sparse.staircase import staircase
 from limitlab.data.learning_curve import learning_curve
@@ -31,6 +35,7 @@ from limitlab.numerics.machine import resident
 from limitlab.results.compare import compare
 from limitlab.spec.kinds import known_kinds
 from limitlab.spec.read import from_dict
+from limitlab.sweep.run import sweep
 
 __all__ = ["main"]
 
@@ -199,7 +204,31 @@ def _thresholds(desk: Desk) -> Any:
 
 
 def _staircase(desk: Desk) -> Any:
-    return staircase(**_arguments(desk))
+    found = staircase(**_arguments(desk))
+    return {**plain(found), "fourier": plain(found.fourier), "summary": found.summary}
+
+
+def _exit_time(desk: Desk) -> Any:
+    return exit_time(_problem(desk), progress=desk.progress, **_arguments(desk))
+
+
+def _learning_rates(desk: Desk) -> Any:
+    problem = _problem(desk)
+    return {"optimal": plain(optimal_learning_rate(problem)), "critical": plain(critical_learning_rate(problem))}
+
+
+def _free_entropy(desk: Desk) -> Any:
+    return free_entropy(_problem(desk), progress=desk.progress, **_arguments(desk))
+
+
+def _phase_diagram(desk: Desk) -> Any:
+    return phase_diagram(_problem(desk), progress=desk.progress, **_arguments(desk))
+
+
+def _sweep(desk: Desk) -> Any:
+    """`predict` over a grid of fields of the problem."""
+    asked = _arguments(desk)
+    return sweep(predict, _problem(desk), asked.pop("grid"), progress=desk.progress, **asked)
 
 
 def _learning_curve(desk: Desk) -> Any:
@@ -230,6 +259,11 @@ VERBS: dict[str, Callable[[Desk], Any]] = {
     "staircase": _staircase,
     "learning_curve": _learning_curve,
     "compare": _compare,
+    "exit_time": _exit_time,
+    "learning_rates": _learning_rates,
+    "free_entropy": _free_entropy,
+    "phase_diagram": _phase_diagram,
+    "sweep": _sweep,
 }
 
 

@@ -1,0 +1,149 @@
+"""The server: one asyncio loop that never computes, a job service beside it, and a guard before it."""
+
+import asyncio
+import logging
+import os
+import secrets
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from limitlab.errors import InputError
+from limitlab.explorer.guard import LOOPBACK, Guard, hosts_of
+from limitlab.jobs.requests import Request
+from limitlab.jobs.service import Service
+
+__all__ = ["check_extra", "explore"]
+
+STATIC = Path(__file__).parent / "static"
+STAYS = 20.0  # seconds that a visitor who lost the line has to come back
+LONGEST_MESSAGE = 1 << 20  # bytes of a message through a websocket
+
+
+def check_extra() -> None:
+    """Refuse in words if the packages of the explorer are not there."""
+    try:
+        import latex2mathml  # noqa: F401  # pyright: ignore[reportMissingImports]
+        import nicegui  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InputError(
+            "The explorer needs NiceGUI, Plotly and latex2mathml: pip install 'limitlab[explorer]'."
+        ) from None
+
+
+def explore(
+    port: int = 8765,
+    host: str = "127.0.0.1",
+    browser: bool = True,
+    say: Any = print,
+    workers: int | None = None,
+    warm: bool = True,
+) -> None:
+    """Serve until interrupted. Another address than this machine's own gets a token.
+
+    ``warm`` asks the first questions of all pages at the start, while nobody waits.
+    """
+    check_extra()
+    import uvicorn
+
+    token = "" if host in (*LOOPBACK, "::1") else secrets.token_urlsafe(24)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+    with _private_folder():
+        guarded = Guard(_application(workers, warm), hosts_of(host), port, token)
+        config = uvicorn.Config(
+            guarded,
+            host=host,
+            port=port,
+            log_level="warning",
+            ws_max_size=LONGEST_MESSAGE,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        server = uvicorn.Server(config)
+        say(f"limitlab explorer: {address}")
+        if token:
+            say("Everybody who has this address can compute on this machine.")
+        elif browser:
+            webbrowser.open(address)
+        server.run()
+
+
+@contextmanager
+def _private_folder() -> Iterator[None]:
+    """Whatever is written goes into a folder that only this user can read, and that is removed at the end."""
+    before, kept = tempfile.tempdir, os.environ.get("TMPDIR")
+    with tempfile.TemporaryDirectory(prefix="limitlab-explorer-") as folder:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
+        os.environ.setdefault("NICEGUI_STORAGE_PATH", folder)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+            if kept is None:
+                os.environ.pop("TMPDIR", None)
+            else:
+                os.environ["TMPDIR"] = kept
+
+
+def _application(workers: int | None, warm: bool) -> Any:
+    """The pages, as an ASGI application."""
+    from fastapi import FastAPI
+    from nicegui import Client as Visitor
+    from nicegui import app, core, ui
+    from starlette.requests import Request as WebRequest
+
+    from limitlab.explorer.cards import Pictures, cards
+    from limitlab.explorer.front import front, picture_of
+    from limitlab.explorer.pages import pages
+    from limitlab.explorer.room import Room
+
+    logging.getLogger("nicegui").setLevel(logging.WARNING)
+    service = Service(workers, warm=_first_questions() if warm else ())
+    core.sio.eio.cors_allowed_origins = None  # the same origin only; the guard has looked at the host
+    app.on_startup(service.__aenter__)
+    app.on_shutdown(service.__aexit__)
+    app.add_static_files("/explorer-static", str(STATIC), max_cache_age=3600)
+    app.add_route("/picture/{name}", picture_of(Pictures(service)))
+    app.on_startup(lambda: asyncio.create_task(asyncio.to_thread(cards)))  # imports the gallery
+
+    @ui.page("/", title="limitlab explorer")
+    def _front() -> None:
+        front(service)
+
+    def serve(name: str) -> None:
+        page = pages()[name]
+
+        @ui.page(f"/{name}", title=f"{page.question} - limitlab")
+        async def _page(request: WebRequest, client: Visitor) -> None:
+            room = Room(page, service, str(request.url.query))
+            await room.open()
+
+    for name in pages():
+        serve(name)
+    outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    ui.run_with(
+        outer,
+        title="limitlab",
+        dark=None,
+        tailwind=False,
+        reconnect_timeout=STAYS,
+        show_welcome_message=False,
+        language="en-US",
+        binding_refresh_interval=None,
+    )
+    return outer
+
+
+def _first_questions() -> tuple[Request, ...]:
+    """What the pages ask when they are opened: so that the first visitor does not wait for compilers."""
+    from limitlab.explorer.pages import pages
+
+    asked = []
+    for page in pages().values():
+        asks = page.asks(page.defaults, page.table(page.defaults))
+        asked += [ask.request if ask.coarse is None else ask.coarse for ask in asks]
+    return tuple(asked)
