@@ -148,6 +148,8 @@ class Page:
     above
         ``above(sitting)`` adds elements of NiceGUI above the form: a place to drop a file. What it finds goes to
         ``sitting.set_extra(key, value)`` and is among the values, but never in the address.
+    below
+        ``below(sitting)`` adds elements under the figure: what plays a film.
     """
 
     name: str
@@ -169,6 +171,7 @@ class Page:
     docs: str = ""
     screen: Callable[[Values, Answers, bool], dict[str, Any]] | None = None
     above: "Callable[[Sitting], None] | None" = None
+    below: "Callable[[Sitting], None] | None" = None
 
     @property
     def defaults(self) -> dict[str, Any]:

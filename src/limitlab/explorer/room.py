@@ -61,6 +61,8 @@ class Room:
             self.skeleton = ui.element("div").classes("skeleton")
             self.plot = ui.plotly({"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}})
             self.plot.props('role="img" aria-label="The figure is on its way."')
+        if self.page.below is not None:
+            self.page.below(self.sitting)
         self.state = ui.html("", sanitize=False).classes("state").props('role="status" aria-live="polite"')
         with ui.element("div").classes("chips"):
             self.start = _button("run it", self.sitting.run, "first") if self.page.runs is not None else None
