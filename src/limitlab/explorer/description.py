@@ -142,6 +142,11 @@ class Page:
         Python lines after ``problem = ...`` that make what is on screen.
     docs
         The page of the documentation, such as "docs/sparse-targets.md".
+    about
+        A sentence for the front page.
+    opens, pictured
+        Entries of the gallery that this page shows, with the values that their cards set; and whether the cards have a
+        picture: the first panel of the figure, from the (coarse) answers.
     screen
         ``screen(values, answers, dark)`` gives a figure of Plotly in place of the drawing: films. The drawing is then
         what is downloaded.
@@ -169,6 +174,9 @@ class Page:
     references: tuple[str, ...] = ()
     trust: tuple[str, ...] = ()
     docs: str = ""
+    about: str = ""
+    opens: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pictured: bool = True
     screen: Callable[[Values, Answers, bool], dict[str, Any]] | None = None
     above: "Callable[[Sitting], None] | None" = None
     below: "Callable[[Sitting], None] | None" = None

@@ -21,10 +21,10 @@ __all__ = ["as_csv", "as_netcdf", "as_picture", "problem_file", "python", "refer
 ACCENTS = {"`": "\u0300", "'": "\u0301", "^": "\u0302", "~": "\u0303", '"': "\u0308"}
 
 
-def as_picture(drawing: Drawing, kind: str) -> bytes:
+def as_picture(drawing: Drawing, kind: str, dpi: int = 150) -> bytes:
     """The figure on paper, as "svg" or "png"."""
     buffer = io.BytesIO()
-    drawn(drawing).savefig(buffer, format=kind, dpi=150)
+    drawn(drawing).savefig(buffer, format=kind, dpi=dpi)
     return buffer.getvalue()
 
 

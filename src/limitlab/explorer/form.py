@@ -73,7 +73,7 @@ def _help(control: Control, extra: str) -> str:
     key, name = html.escape(control.key, quote=True), html.escape(control.words, quote=True)
     space = " " if extra else ""
     return (
-        f'<details class="help"><summary aria-label="What is {name}?">?</summary>'
+        f'<details class="help"><summary aria-label="Explain: {name}">?</summary>'
         f'<p id="about-{key}">{html.escape(control.help)}{space}{extra}</p></details>'
     )
 

@@ -172,14 +172,15 @@ class Room:
         verdict = self.sitting.verdict
         if verdict is None:
             return ""
-        worst = max(
-            (entry for entry in verdict.get("entries", []) if entry["percent"] not in ("-", "")),
-            key=lambda entry: abs(float(entry["percent"])),
-            default=None,
-        )
-        gap = f" Largest gap {abs(float(worst['percent'])):g} % ({worst['variable']})." if worst else ""
-        head = {"AGREES": "Theory and runs agree. ", "DISAGREES": "Theory and runs differ. "}.get(verdict["word"], "")
-        return f"{head}{verdict['verdict']}{gap}"
+        entries = [entry for entry in verdict.get("entries", []) if entry["percent"] not in ("-", "")]
+        if not entries:
+            return str(verdict["verdict"])
+        worst = max(entries, key=lambda entry: abs(float(entry["percent"])))
+        head = "Theory and runs agree" if verdict["agrees"] else "Theory and runs differ"
+        where = " at ".join(filter(lambda word: word not in ("-", ""), (worst["worst"], worst["where"])))
+        gap = f"the gap is {abs(float(worst['percent'])):g} % of {worst['variable']}"
+        z = verdict["max_z"]
+        return f"{head}: {gap}{f' ({where})' if where else ''}, largest |z| {float(z):.1f} (4 is the bar)."
 
     def _state(self, verdict: str) -> str:
         """One line, or two: what is being done, or what was found."""

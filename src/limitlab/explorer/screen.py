@@ -23,9 +23,12 @@ def to_screen(drawing: Drawing, *, dark: bool, narrow: bool) -> dict[str, Any]:
         made = on_screen(drawing, dark=dark)
     finally:
         drawing.words, drawing.columns, drawing.rows = words, columns, rows
+    layout = made["layout"]
+    _settle_axes(made["data"], layout)
+    for name in [name for name in layout if name.startswith("legend") and layout[name].get("orientation") == "h"]:
+        layout[name]["orientation"] = "v"  # beside each other they would push the panels together
     for trace in made["data"]:
         _pack(trace)
-    layout = made["layout"]
     layout["uirevision"] = "kept"  # a zoom outlives new data
     layout["margin"] |= {"l": 56, "r": 12}
     layout["font"]["family"] = "system-ui, sans-serif"
@@ -38,6 +41,16 @@ def to_screen(drawing: Drawing, *, dark: bool, narrow: bool) -> dict[str, Any]:
         "doubleClick": "reset",
     }
     return made
+
+
+def _settle_axes(data: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+    """On a logarithmic axis over several decades only these are named."""
+    for letter in "xy":
+        for name in [name for name in layout if name.startswith(f"{letter}axis") and layout[name]["type"] == "log"]:
+            here = [t for t in data if t.get(f"{letter}axis") == name.replace("axis", "")]
+            values = [v for t in here for v in t[letter] if v is not None and v > 0]
+            if values and max(values) > 30 * min(values):
+                layout[name]["dtick"] = 1
 
 
 def _pack(trace: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The server: one asyncio loop that never computes, a job service beside it, and a guard before it."""
 
+import asyncio
 import logging
 import os
 import secrets
@@ -87,7 +88,8 @@ def _application(workers: int | None) -> Any:
     from nicegui import app, core, ui
     from starlette.requests import Request as WebRequest
 
-    from limitlab.explorer.front import front, picture
+    from limitlab.explorer.cards import Pictures, cards
+    from limitlab.explorer.front import front, picture_of
     from limitlab.explorer.pages import pages
     from limitlab.explorer.room import Room
 
@@ -97,7 +99,8 @@ def _application(workers: int | None) -> Any:
     app.on_startup(service.__aenter__)
     app.on_shutdown(service.__aexit__)
     app.add_static_files("/explorer-static", str(STATIC), max_cache_age=3600)
-    app.add_route("/picture/{name}", picture)
+    app.add_route("/picture/{name}", picture_of(Pictures(service)))
+    app.on_startup(lambda: asyncio.create_task(asyncio.to_thread(cards)))  # imports the gallery
 
     @ui.page("/", title="limitlab explorer")
     def _front() -> None:

@@ -296,8 +296,6 @@ class Service:
                 self._run(worker, task)
 
     def _turn(self, worker: _Worker) -> _Task | None:
-        if worker.warming:
-            return worker.warming.popleft()
         for visitor in list(self._waiting):
             queue = self._waiting[visitor]
             task = next((task for task in queue if not (worker.light and task.slow)), None)
@@ -308,7 +306,7 @@ class Service:
                 del self._waiting[visitor]
             if task is not None:
                 return task
-        return None
+        return worker.warming.popleft() if worker.warming else None  # visitors come first
 
     def _run(self, worker: _Worker, task: _Task) -> None:
         worker.task, task.worker = task, worker
