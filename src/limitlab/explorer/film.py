@@ -22,6 +22,7 @@ def film(
     words: tuple[str, str, str, str, str],
     window: Window,
     dark: bool,
+    narrow: bool,
 ) -> dict[str, Any]:
     """A figure of Plotly with one frame for every time.
 
@@ -60,6 +61,7 @@ def film(
             steps.append({"name": str(k), "data": now, "traces": [*range(count), len(data) - 1]})
     axis = {"gridcolor": theme.grid, "zeroline": False, "linecolor": theme.ink, "ticks": "outside", "automargin": True}
     low, high, bottom, top = window
+    across, up = (((0, 1), (0, 1)), ((0.6, 1), (0, 0.38))) if narrow else (((0, 0.46), (0.56, 1)), ((0, 1), (0, 1)))
     square = bottom == low and top == high
     layout = {
         "paper_bgcolor": theme.paper,
@@ -68,12 +70,18 @@ def film(
         "margin": {"l": 56, "r": 12, "t": 34, "b": 50},
         "autosize": True,
         "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "y": -0.22, "yanchor": "top", "bgcolor": "rgba(0,0,0,0)"},
-        "xaxis": {**axis, "domain": [0, 0.46], "range": [low, high], "title": {"text": words[0]}},
-        "yaxis": {**axis, "range": [bottom, top], "title": {"text": words[1]}},
-        "xaxis2": {**axis, "domain": [0.56, 1], "title": {"text": words[3]}},
-        "yaxis2": {**axis, "anchor": "x2", "title": {"text": words[4]}, "rangemode": "tozero"},
-        "annotations": [_title(words[2], 0.0), _title("What it costs", 0.56)],
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": -0.12 if narrow else -0.22,
+            "yanchor": "top",
+            "bgcolor": "rgba(0,0,0,0)",
+        },
+        "xaxis": {**axis, "domain": across[0], "range": [low, high], "title": {"text": words[0]}},
+        "yaxis": {**axis, "domain": up[0], "range": [bottom, top], "title": {"text": words[1]}},
+        "xaxis2": {**axis, "domain": across[1], "anchor": "y2", "title": {"text": words[3]}},
+        "yaxis2": {**axis, "domain": up[1], "anchor": "x2", "title": {"text": words[4]}, "rangemode": "tozero"},
+        "annotations": [_title(words[2], across[0][0], up[0][1]), _title("What it costs", across[1][0], up[1][1])],
         "meta": {"times": _list(times), "count": len(frames)},
     }
     if square:
@@ -110,8 +118,8 @@ def _curve(curve: dict[str, Any]) -> dict[str, Any]:
     return {**made, "mode": "lines", "line": {"color": curve["color"], "width": 2}}
 
 
-def _title(words: str, x: float) -> dict[str, Any]:
-    place = {"xref": "paper", "yref": "paper", "x": x, "y": 1.0, "xanchor": "left", "yanchor": "bottom"}
+def _title(words: str, x: float, y: float) -> dict[str, Any]:
+    place = {"xref": "paper", "yref": "paper", "x": x, "y": y, "xanchor": "left", "yanchor": "bottom"}
     return {"text": words, "showarrow": False, **place}
 
 

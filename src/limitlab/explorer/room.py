@@ -154,8 +154,8 @@ class Room:
 
     def _draw(self, answers: Any) -> None:
         if self.page.screen is not None:
-            made = self.page.screen(self.sitting.values, answers, self.dark)
-            panels = 1
+            made = self.page.screen(self.sitting.values, answers, self.dark, self.narrow)
+            panels = 2
         else:
             drawing = self.page.figure(self.sitting.values, answers)
             made = to_screen(drawing, dark=self.dark, narrow=self.narrow)

@@ -199,10 +199,16 @@ def _law(ds: Any, moment: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _density(r: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """The share of units per length, between edges. Nodes of a flow stand for what lies around them."""
+    from scipy.interpolate import PchipInterpolator
+
     order = np.argsort(r)
-    r, weight = r[order], weight[order]
-    below = np.cumsum(weight) - weight / 2
-    return np.diff(np.interp(edges, r, below, left=0.0, right=1.0)) / np.diff(edges)
+    below = np.cumsum(weight[order]) - weight[order] / 2
+    r, first = np.unique(r[order], return_index=True)
+    if len(r) < 2:
+        return _counts(r, np.ones(len(r)), edges)
+    smooth = PchipInterpolator(r, below[first], extrapolate=False)(edges)
+    share = np.where(edges <= r[0], 0.0, np.where(edges >= r[-1], 1.0, smooth))
+    return np.diff(share) / np.diff(edges)
 
 
 def _counts(r: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -307,7 +313,7 @@ def figure(values: Values, answers: Answers) -> Drawing:
     return fig
 
 
-def screen(values: Values, answers: Answers, dark: bool) -> dict[str, Any]:
+def screen(values: Values, answers: Answers, dark: bool, narrow: bool) -> dict[str, Any]:
     """The same as a film."""
     t = _moments(answers)
     frames = [_left(values, answers, k) for k in range(len(t))]
@@ -318,7 +324,8 @@ def screen(values: Values, answers: Answers, dark: bool) -> dict[str, Any]:
     top = max((float(np.max(c["y"], initial=0.0)) for curves in frames[1:] or frames for c in curves), default=1.0)
     box = (-reach, reach, -reach, reach) if values["ring"] and _whole(values) else (0, reach, 0, reach)
     window = box if square else (0, reach, 0, 1.08 * top)
-    return film(frames, t, one, two, words=(x, y, title, "time t = γ·step/(p·d)", "risk"), window=window, dark=dark)
+    told = (x, y, title, "time t = γ·step/(p·d)", "risk")
+    return film(frames, t, one, two, words=told, window=window, dark=dark, narrow=narrow)
 
 
 def words(values: Values, answers: Answers) -> Words:
