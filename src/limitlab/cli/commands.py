@@ -301,6 +301,7 @@ def explore(
     ] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that compute; default: one per core.")] = None,
+    warm: Annotated[bool, typer.Option("--warm/--no-warm", help="Compute first answers before anybody asks.")] = True,
 ) -> None:
     """Open a local web page on which theory follows a slider and simulations arrive beside it. Ctrl-C ends it.
 
@@ -310,7 +311,7 @@ def explore(
     """
     from limitlab.explorer.server import explore
 
-    explore(port, host, browser, say, workers)
+    explore(port, host, browser, say, workers, warm)
 
 
 COMMANDS = {

@@ -34,6 +34,8 @@ def to_screen(drawing: Drawing, *, dark: bool, narrow: bool) -> dict[str, Any]:
     layout["font"]["family"] = "system-ui, sans-serif"
     if narrow:
         layout["font"]["size"] = 12
+        if len(drawing.panels) == 2:
+            _stack(layout)
     made["config"] = {
         "displaylogo": False,
         "displayModeBar": False if narrow else "hover",
@@ -41,6 +43,17 @@ def to_screen(drawing: Drawing, *, dark: bool, narrow: bool) -> dict[str, Any]:
         "doubleClick": "reset",
     }
     return made
+
+
+def _stack(layout: dict[str, Any]) -> None:
+    """Two panels one above the other, each with room for its legend below it."""
+    for number, (low, high) in enumerate(((0.68, 1.0), (0.17, 0.49)), start=1):
+        layout["yaxis" if number == 1 else f"yaxis{number}"]["domain"] = [low, high]
+        for note in layout["annotations"]:
+            if note.get("name") == f"title{number}":
+                note["y"] = high
+        if f"legend{number + 1}" in layout:
+            layout[f"legend{number + 1}"] |= {"y": low - 0.07, "yanchor": "top", "x": 0, "xanchor": "left"}
 
 
 def _settle_axes(data: list[dict[str, Any]], layout: dict[str, Any]) -> None:

@@ -35,9 +35,17 @@ def check_extra() -> None:
 
 
 def explore(
-    port: int = 8765, host: str = "127.0.0.1", browser: bool = True, say: Any = print, workers: int | None = None
+    port: int = 8765,
+    host: str = "127.0.0.1",
+    browser: bool = True,
+    say: Any = print,
+    workers: int | None = None,
+    warm: bool = True,
 ) -> None:
-    """Serve until interrupted. Another address than this machine's own gets a token."""
+    """Serve until interrupted. Another address than this machine's own gets a token.
+
+    ``warm`` asks the first questions of all pages at the start, while nobody waits.
+    """
     check_extra()
     import uvicorn
 
@@ -45,7 +53,7 @@ def explore(
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
     with _private_folder():
-        guarded = Guard(_application(workers), hosts_of(host), port, token)
+        guarded = Guard(_application(workers, warm), hosts_of(host), port, token)
         config = uvicorn.Config(
             guarded,
             host=host,
@@ -81,7 +89,7 @@ def _private_folder() -> Iterator[None]:
                 os.environ["TMPDIR"] = kept
 
 
-def _application(workers: int | None) -> Any:
+def _application(workers: int | None, warm: bool) -> Any:
     """The pages, as an ASGI application."""
     from fastapi import FastAPI
     from nicegui import Client as Visitor
@@ -94,7 +102,7 @@ def _application(workers: int | None) -> Any:
     from limitlab.explorer.room import Room
 
     logging.getLogger("nicegui").setLevel(logging.WARNING)
-    service = Service(workers, warm=_first_questions())
+    service = Service(workers, warm=_first_questions() if warm else ())
     core.sio.eio.cors_allowed_origins = None  # the same origin only; the guard has looked at the host
     app.on_startup(service.__aenter__)
     app.on_shutdown(service.__aexit__)
