@@ -54,7 +54,7 @@ def test_a_table_is_dropped_and_told(tab, server):
     until(tab, "4 columns: age, weight, height, price", ".drop")
     assert tab.locator(".drop b").count() == 0, "a name is words, never elements"
     until(tab, "120 rows, 3 columns", ".about")
-    field = tab.get_by_role("textbox", name="column to predict")
+    field = tab.locator("#in-target")
     field.fill("prize")
     tab.wait_for_function("document.querySelector('#fault-target').innerText.includes('price')")
     field.fill("price")

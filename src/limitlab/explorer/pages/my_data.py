@@ -364,9 +364,17 @@ def place(sitting: Any) -> None:
             words.content = html.escape(f"{printable(name, 60)}: {about}. It stays on this machine.")
             sitting.set_extra("file", (name[:-4] + name[-4:].lower(), data))
 
-        ui.upload(max_file_size=LARGEST, auto_upload=True, on_upload=arrived, label="drop a file, or click +").props(
-            'accept=".csv,.npz" flat bordered'
-        )
+        def refused() -> None:
+            limit = f"A table must end in .csv or .npz and have at most {LARGEST >> 20} MB."
+            words.content = f'<span class="fault">{limit}</span>'
+
+        ui.upload(
+            max_file_size=LARGEST,
+            on_rejected=refused,
+            auto_upload=True,
+            on_upload=arrived,
+            label="drop a file, or click +",
+        ).props('accept=".csv,.npz" flat bordered')
 
 
 def _about(names: list[str]) -> str:
