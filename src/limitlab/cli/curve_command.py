@@ -48,7 +48,7 @@ def curve(
     from limitlab.data.beyond import LEAST
     from limitlab.data.learning_curve import learning_curve
     from limitlab.data.models import MODELS
-    from limitlab.data.tables import pool_of_file
+    from limitlab.data.tables import pool_of_file, usual_samples
     from limitlab.data.words import verdict
     from limitlab.errors import InputError
     from limitlab.figures import close_figure, save_figure
@@ -68,8 +68,8 @@ def curve(
         intercept=not no_intercept,
     )
     rows = len(pool)
-    asked = numbers_of(samples or f"{min(20, rows // 4)}:{int(0.9 * rows)}:12:log", "--samples").round().astype(int)
-    ns = [n for n in sorted(set(asked.tolist())) if n != rows or fits == 0]
+    asked = usual_samples(rows) if samples is None else numbers_of(samples, "--samples").round().astype(int).tolist()
+    ns = [n for n in sorted(set(asked)) if n != rows or fits == 0]
     if (
         ns and ns[-1] > rows and len([n for n in ns if n < rows]) < LEAST
     ):  # what lies beyond the rows is told from within

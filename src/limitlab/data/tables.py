@@ -11,7 +11,7 @@ from limitlab.errors import InputError
 from limitlab.files import open_plain
 from limitlab.text import did_you_mean, printable
 
-__all__ = ["pool_of_file"]
+__all__ = ["pool_of_file", "usual_samples"]
 
 KINDS = (".csv", ".parquet", ".npz")
 
@@ -88,6 +88,12 @@ def pool_of_file(
     if text:
         X = pd.get_dummies(X, columns=text, dtype=float)
     return Pool(X, y.to_numpy(), intercept=intercept, standardise=standardise)
+
+
+def usual_samples(rows: int, count: int = 12) -> list[int]:
+    """The n of a curve when none are asked for: at most so many, even in logarithms, up to nine tenths of the rows."""
+    first, last = max(2, min(20, rows // 4)), max(3, int(0.9 * rows))
+    return sorted(set(np.geomspace(first, last, count).round().astype(int).tolist()))
 
 
 def _table(path: Path) -> Any:

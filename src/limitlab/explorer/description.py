@@ -148,11 +148,13 @@ class Page:
         Entries of the gallery that this page shows, with the values that their cards set; and whether the cards have a
         picture: the first panel of the figure, from the (coarse) answers.
     screen
-        ``screen(values, answers, dark)`` gives a figure of Plotly in place of the drawing: films. The drawing is then
-        what is downloaded.
+        ``screen(values, answers, dark, narrow)`` gives a figure of Plotly in place of the drawing: films. The
+        drawing is then what is downloaded.
     above
         ``above(sitting)`` adds elements of NiceGUI above the form: a place to drop a file. What it finds goes to
         ``sitting.set_extra(key, value)`` and is among the values, but never in the address.
+    below
+        ``below(sitting)`` adds elements under the figure: what plays a film.
     """
 
     name: str
@@ -175,8 +177,9 @@ class Page:
     about: str = ""
     opens: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pictured: bool = True
-    screen: Callable[[Values, Answers, bool], dict[str, Any]] | None = None
+    screen: Callable[[Values, Answers, bool, bool], dict[str, Any]] | None = None
     above: "Callable[[Sitting], None] | None" = None
+    below: "Callable[[Sitting], None] | None" = None
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -61,6 +61,8 @@ class Room:
             self.skeleton = ui.element("div").classes("skeleton")
             self.plot = ui.plotly({"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}})
             self.plot.props('role="img" aria-label="The figure is on its way."')
+        if self.page.below is not None:
+            self.page.below(self.sitting)
         self.state = ui.html("", sanitize=False).classes("state").props('role="status" aria-live="polite"')
         with ui.element("div").classes("chips"):
             self.start = _button("run it", self.sitting.run, "first") if self.page.runs is not None else None
@@ -152,8 +154,8 @@ class Room:
 
     def _draw(self, answers: Any) -> None:
         if self.page.screen is not None:
-            made = self.page.screen(self.sitting.values, answers, self.dark)
-            panels = 1
+            made = self.page.screen(self.sitting.values, answers, self.dark, self.narrow)
+            panels = 2
         else:
             drawing = self.page.figure(self.sitting.values, answers)
             made = to_screen(drawing, dark=self.dark, narrow=self.narrow)

@@ -65,7 +65,7 @@ class Request:
 
     @property
     def heavy(self) -> bool:
-        return self.verb in HEAVY
+        return self.verb in HEAVY or bool(self.arguments.get("fits"))
 
     @property
     def key(self) -> str:

@@ -6,6 +6,8 @@ sends when a parent dies.
 
 import contextlib
 import ctypes
+import hashlib
+import json
 import os
 import select
 import signal
@@ -21,11 +23,13 @@ from typing import Any
 from limitlab.analysis.exits.exit_time import exit_time
 from limitlab.analysis.exits.rates import critical_learning_rate, optimal_learning_rate
 from limitlab.analysis.linear.landscape import free_entropy
+from limitlab.analysis.linear.penalty import optimal_penalty
 from limitlab.analysis.linear.phases import phase_diagram
 from limitlab.analysis.linear.thresholds import thresholds
 from limitlab.analysis.sparse.staircase import staircase
 from limitlab.data.learning_curve import learning_curve
-from limitlab.data.tables import pool_of_file
+from limitlab.data.tables import pool_of_file, usual_samples
+from limitlab.data.words import verdict
 from limitlab.errors import InputError, LimitlabError
 from limitlab.jobs.answers import from_bytes, plain, to_bytes
 from limitlab.jobs.frames import LENGTHS, Frame, lengths, pack, unpacked
@@ -41,8 +45,11 @@ __all__ = ["main"]
 
 BETWEEN = 0.1  # seconds between two frames of progress
 HEADS = ("variable", "compared", "worst", "where", "gap", "stderr", "percent", "z")
+POOLS = 2  # tables of visitors that a worker remembers
 FEWER = 4  # by which the first runs of a simulation are fewer than all of them, and again
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+
+_pools: dict[str, Any] = {}
 
 
 class Cancelled(Exception):
@@ -232,14 +239,37 @@ def _sweep(desk: Desk) -> Any:
 
 
 def _learning_curve(desk: Desk) -> Any:
-    """Of a table of the visitor's: its bytes came along, and are written to a file that only this process sees."""
+    """Of a table of the visitor's; ``points`` asks for the usual n, ``best`` for the best penalty and a verdict."""
     asked = _arguments(desk)
-    name, table = str(asked.pop("name", "table.csv")), asked.pop("table", {})
-    with tempfile.TemporaryDirectory(prefix="limitlab-") as folder:
-        path = Path(folder) / f"table{Path(name).suffix}"
-        path.write_bytes(desk.frame.data)
-        pool = pool_of_file(path, **table)
-    return learning_curve(pool, progress=desk.progress, **asked).as_dataset()
+    pool = _pool(desk.frame.data, str(asked.pop("name", "table.csv")), asked.pop("table", {}))
+    best, points = asked.pop("best", False), asked.pop("points", None)
+    if points is not None:
+        asked["samples"] = usual_samples(len(pool), points)
+    curve = learning_curve(pool, progress=desk.progress, **asked)
+    found = curve.as_dataset()
+    found.attrs |= {"rows": len(pool), "columns": pool.columns}
+    if best:
+        least = None
+        if "label" not in curve.prediction.dims:
+            kept = {name: asked[name] for name in ("loss", "theory") if name in asked}
+            least = optimal_penalty(pool, samples=int(asked["samples"][-1]), progress=desk.progress, **kept)
+            found.attrs |= {"best_penalty": float(least.penalty), "best_within": [float(x) for x in least.within]}
+        found.attrs["verdict"] = verdict(curve, least, asked.get("penalty"))
+    return found
+
+
+def _pool(data: bytes, name: str, table: dict[str, Any]) -> Any:
+    """The table as a pool: written to a file that only this process sees. The last ones are remembered."""
+    key = hashlib.sha256(data + json.dumps([name, table], sort_keys=True).encode()).hexdigest()
+    if key not in _pools:
+        with tempfile.TemporaryDirectory(prefix="limitlab-") as folder:
+            path = Path(folder) / f"table{Path(name).suffix}"
+            path.write_bytes(data)
+            made = pool_of_file(path, **table)
+        while len(_pools) >= POOLS:
+            del _pools[next(iter(_pools))]
+        _pools[key] = made
+    return _pools[key]
 
 
 def _compare(desk: Desk) -> Any:

@@ -22,7 +22,7 @@ How a page is added:
 8. ``remedies(values)`` are changes that lead to a theory where there is none; ``references`` are keys of
    references.bib.
 9. What a form and a figure cannot do: ``screen`` gives a Plotly figure of your own (films), ``above`` adds elements
-   above the form (a place to drop a file).
+   above the form (a place to drop a file), ``below`` under the figure (what plays a film).
 
 The page computes nothing: it asks, draws and tells. `tests/explorer` has checks that run over all pages.
 """
