@@ -64,13 +64,19 @@ class LimitTable(_Made):
 
 
 class RuleTable(_Made):
+    folder = "rules/"
+
     def lines(self) -> list[str]:
         head = ["rule", "samples", "clock", "reference"]
         rows = [
-            [f"[{name}](rules/{slug(name)}.md)", rule.takes, rule.clock_words or "none", cited(rule.reference)]
+            [f"[{name}]({self.folder}{slug(name)}.md)", rule.takes, rule.clock_words or "none", cited(rule.reference)]
             for name, rule in RULES.items()
         ]
         return table(head, rows)
+
+
+class RuleIndex(RuleTable):
+    folder = ""
 
 
 class LimitFacts(_Made):
@@ -100,6 +106,7 @@ def setup(app: Any) -> dict[str, Any]:
     for name, directive in (
         ("limit-table", LimitTable),
         ("rule-table", RuleTable),
+        ("rule-index", RuleIndex),
         ("limit-facts", LimitFacts),
         ("rule-facts", RuleFacts),
     ):
