@@ -1,6 +1,6 @@
 """The documentation site: one command, no network.
 
-    python -m sphinx -W docs docs/_build
+    python -m sphinx -W docs docs/_build/html
 
 Cells of the pages run once and are kept in ``docs/_cache``; a page runs again when its code changes. Runs of the
 gallery are shown if they are there: ``limitlab run NAME`` leaves them in ``limitlab-runs``, and LIMITLAB_RUNS names
@@ -15,7 +15,12 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("MPLBACKEND", "agg")
 
+from jupyter_client.connect import ConnectionFileMixin  # noqa: E402
+
 import limitlab  # noqa: E402
+
+# Kernels talk through files: there may be no network at all, not even a loopback.
+ConnectionFileMixin.transport.default_value = "ipc"
 
 project, author, copyright = "limitlab", "The limitlab developers", "The limitlab developers"
 version = release = limitlab.__version__

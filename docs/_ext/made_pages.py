@@ -1,7 +1,7 @@
 """Pages that are made from the package when the site is built: names, errors, entries of the gallery.
 
-They are written into ``docs/api``, ``docs/errors`` and ``docs/gallery``, which git ignores. A file is touched only if its
-text changed, so that a second build reads few pages.
+They are written into ``docs/api``, ``docs/errors`` and ``docs/gallery``, which git ignores. A file is touched only if
+its text changed, so that a second build reads few pages.
 """
 
 import importlib
@@ -118,7 +118,8 @@ def _api() -> dict[str, str]:
     written: set[str] = set()
     index = ["API reference", "=============", ""]
     index += [
-        "Every public name, with what it takes and gives. ``import limitlab as ll`` is enough for the first table.",
+        "Every public name, with what it takes and gives. ``import limitlab as ll`` is enough for the first table. "
+        "What can go wrong is under :doc:`/errors/index`.",
         "",
     ]
     for module in MODULE_NAMES:
@@ -129,11 +130,13 @@ def _api() -> dict[str, str]:
         rows = [(name, value) for where, name, value in _public() if where == module]
         for name, value in sorted(rows, key=lambda row: (not row[0][0].isupper(), row[0].lower())):
             page = pages[f"{module}.{name}"]
-            index += [f"   * - :doc:`{name} </{page}>`", f"     - {_escape_bars([_summary(value)])[0] or 'Problems by name.'}"]
+            words = _escape_bars([_summary(value)])[0] or "Problems by name."
+            index += [f"   * - :doc:`{name} </{page}>`", f"     - {words}"]
             if page not in written:
                 written.add(page)
                 files[f"{page}.rst"] = ":orphan:\n\n" + _name_page(module, name, value)
         index.append("")
+    index += [".. toctree::", "   :hidden:", "", "   /errors/index", ""]
     files["api/index.rst"] = "\n".join(index)
     return files
 
@@ -173,7 +176,8 @@ def _errors() -> dict[str, str]:
         index += [f"   * - :doc:`{name}`", f"     - {_summary(value)}"]
         title = f"{name}\n{'=' * len(name)}\n\n"
         bases = [base.__name__ for base in value.__mro__[1:] if base not in (object, BaseException)]
-        body = f".. currentmodule:: {ERRORS}\n\n.. autoexception:: {name}\n\nAlso caught as: {', '.join(f'``{b}``' for b in bases)}.\n"
+        also = ", ".join(f"``{base}``" for base in bases)
+        body = f".. currentmodule:: {ERRORS}\n\n.. autoexception:: {name}\n\nAlso caught as: {also}.\n"
         files[f"errors/{name}.rst"] = title + body
     index += ["", ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in names), ""]
     files["errors/index.rst"] = "\n".join(index)
@@ -196,7 +200,7 @@ def _gallery(source: Path) -> tuple[dict[str, str], dict[str, Path]]:
     index += ["Gallery", "=======", ""]
     index += [
         "Figures of the literature, made anew. Each has a claim that could be false and is checked when it is made. "
-        "``limitlab run NAME`` makes one; ``ll.run(\"NAME\")`` does so in a notebook.",
+        '``limitlab run NAME`` makes one; ``ll.run("NAME")`` does so in a notebook.',
         "",
         f"This site shows the runs that were there when it was built: {len(shown)} of {len(ENTRIES)}. "
         + ("" if len(shown) == len(ENTRIES) else "Of the others it has the claim and the code."),
@@ -226,8 +230,8 @@ def _entry_page(name: str, folder: Path | None) -> tuple[str, dict[str, Path], b
     holds = None
     if folder is None:
         lines += [
-            f"This entry was not run for this site. The command above takes about {_duration(entry.seconds)} on two cores "
-            f"and leaves figure, data and verdict in ``limitlab-runs/{name}``.",
+            "This entry was not run for this site. The command above takes about "
+            f"{_duration(entry.seconds)} on two cores and leaves figure, data and verdict in ``limitlab-runs/{name}``.",
             "",
         ]
     else:
@@ -235,7 +239,7 @@ def _entry_page(name: str, folder: Path | None) -> tuple[str, dict[str, Path], b
         holds = "The claim holds" in text
         if (folder / "figure.png").is_file():
             copies[f"gallery/{name}/figure.png"] = folder / "figure.png"
-            lines += [f".. image:: {name}/figure.png", f"   :alt: {_one_line(entry.title)}. {_one_line(entry.claim)}", ""]
+            lines += [f".. image:: {name}/figure.png", f"   :alt: {_one_line(f'{entry.title}. {entry.claim}')}", ""]
         lines += ["Verdict", "-------", "", ".. code-block:: text", ""]
         lines += [f"    {line}".rstrip() for line in text.strip().splitlines()[2:]] + [""]
         data = sorted(folder.glob("*.nc"))

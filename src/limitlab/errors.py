@@ -2,8 +2,8 @@
 
 Each class has a page in the documentation, named at the end of a traceback and of a complaint of the command line
 (``docs: errors/InputError``). ``help(limitlab.errors.InputError)`` prints the same. All errors that limitlab raises on
-purpose are a `LimitlabError`, and also what Python would have raised (``ValueError``, ``OSError``, ``RuntimeError``), so
-that code which knows nothing of limitlab can catch them.
+purpose are a `LimitlabError`, and also what Python would have raised (``ValueError``, ``OSError``, ``RuntimeError``),
+so that code which knows nothing of limitlab can catch them.
 """
 
 from typing import Any

@@ -102,9 +102,7 @@ def with_examples() -> list[str]:
 
 
 def run_examples(module: str) -> doctest.TestResults:
-    home = importlib.import_module(module)
-    names = {**{word: getattr(ll, word) for word in ll.__all__}, **vars(home)}
-    return doctest.testmod(home, extraglobs=names, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    return doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +232,7 @@ def site(tmp_path_factory):
     if os.environ.get("LIMITLAB_SITE"):
         return Path(os.environ["LIMITLAB_SITE"])
     pytest.importorskip("sphinx")
-    target = tmp_path_factory.mktemp("site")
+    target = tmp_path_factory.mktemp("site") / "html"
     done = build(target)
     assert done.returncode == 0, done.stderr[-4000:]
     return target

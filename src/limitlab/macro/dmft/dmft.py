@@ -129,7 +129,7 @@ class DMFT(AbstractLimit):
 
     grows: ClassVar[str] = "n and d"
     stays: ClassVar[str] = "α = n/d, the step, time"
-    needs: ClassVar[str] = "Gaussian inputs, a SingleIndex, Committee or MultiIndex teacher, a descent rule, a start that does not know the data"
+    needs: ClassVar[str] = "Gaussian inputs, a teacher of a few directions, a descent rule, a start blind to data"
     cost: ClassVar[str] = "8 trajectories × (m steps)² operations a batch"
     reference: ClassVar[str] = "mignacco2021stochasticity"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}

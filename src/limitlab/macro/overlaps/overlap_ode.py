@@ -74,7 +74,7 @@ class OverlapODE(AbstractLimit):
 
     grows: ClassVar[str] = "d"
     stays: ClassVar[str] = "widths p and k, learning rate γ, time"
-    needs: ClassVar[str] = "Gaussian inputs, committees, the square loss, fresh samples; with one linear unit any convex loss"
+    needs: ClassVar[str] = "Gaussian inputs, committees, square loss (one linear unit: any convex), fresh samples"
     cost: ClassVar[str] = "O(p²(p + k)²) Gaussian moments an evaluation"
     reference: ClassVar[str] = "saad1995online"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
