@@ -12,6 +12,18 @@ __all__ = ["mathml", "setup"]
 LOGGER = logging.getLogger(__name__)
 # What the converter does not know -> the same with what it knows.
 WORDS = {r"\\tfrac": r"\\frac", r"\\dfrac": r"\\frac", r"\{\\rm (\w+)\}": r"\\mathrm{\1}", r"\\bm\b": r"\\mathbf"}
+# Letters of an alphabet by where their capitals begin in Unicode: browsers know no `mathvariant` but "normal".
+ALPHABETS = {"script": 0x1D49C, "double-struck": 0x1D538, "bold": 0x1D400}
+EARLIER = {  # letters that Unicode had before the alphabets
+    "script": dict(zip("BEFHILMR", "ℬℰℱℋℐℒℳℛ", strict=True)),
+    "double-struck": dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True)),
+    "bold": {},
+}
+
+
+def _letter(match: re.Match) -> str:
+    alphabet, letter = match[1], match[2]
+    return f"<mi>{EARLIER[alphabet].get(letter) or chr(ALPHABETS[alphabet] + ord(letter) - ord('A'))}</mi>"
 
 
 def mathml(formula: str, display: bool) -> str:
@@ -25,7 +37,7 @@ def mathml(formula: str, display: bool) -> str:
     left = re.search(r"<mi>(\\[A-Za-z]+)</mi>", made)
     if left:
         raise ValueError(f"{left[1]} is not known")
-    return made
+    return re.sub(r'<mi mathvariant="(script|double-struck|bold)">([A-Z])</mi>', _letter, made)
 
 
 def _drawn(node: nodes.Node, display: bool) -> str:
