@@ -30,6 +30,7 @@ class ERM(AbstractFit):
     r"""Exact minimisation of :math:`\sum_\mu \ell(y_\mu, w\cdot x_\mu) + \tfrac12\,\mathrm{penalty}\,|w|^2`."""
 
     axis: ClassVar[str] = ""
+    takes: ClassVar[str] = "a fixed data set"
     reference: ClassVar[tuple[str, ...]] = ("aubin2020generalization",)
 
     penalty: float = 0.0

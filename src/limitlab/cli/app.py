@@ -36,7 +36,7 @@ class Laboratory(TyperGroup):
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except LimitlabError as error:
-            complain(f"error: {error}")
+            complain("\n".join((f"error: {error}", *error.__notes__)))
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
             complain("interrupted; nothing was written")

@@ -65,8 +65,11 @@ def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress
 
     Examples
     --------
-    >>> verdict = run("staircase")
-    >>> verdict.figure.savefig("staircase.png"), verdict.ok, verdict.checks, verdict.data["sgd"]
+    >>> import limitlab as ll
+    >>> verdict = ll.run("landscape")
+    >>> verdict.figure.savefig("landscape.png")
+    >>> verdict.ok
+    True
     """
     if isinstance(entry, str):
         if entry not in ENTRIES:

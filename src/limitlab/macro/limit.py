@@ -24,8 +24,11 @@ class AbstractLimit(Part):
     `limitlab.results.schema.dataset`. Ours have `setting` in place of `check`: it turns the problem into an object
     whose parts are there and have their types, and `solve` gets that.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
+    grows, stays, needs, cost
+        What goes to infinity, what stays as it is, what a problem must have, and what it costs to compute: a few words
+        each, of which the table of limits in the documentation is made.
     reference
         A key of ``references.bib``.
     rate
@@ -39,6 +42,10 @@ class AbstractLimit(Part):
         stand in the limit itself; `solve` then hands them to `dataset` as ``declared=self.variables``.
     """
 
+    grows: ClassVar[str] = ""
+    stays: ClassVar[str] = ""
+    needs: ClassVar[str] = ""
+    cost: ClassVar[str] = ""
     reference: ClassVar[str] = ""
     rate: ClassVar[dict[str, float]] = {}
     axis: ClassVar[str] = "time"

@@ -85,6 +85,10 @@ class MeanField(AbstractLimit):
     samples: int = eqx.field(static=True, converter=plain, default=16384)
     step: float = eqx.field(static=True, converter=plain, default=0.01)
 
+    grows: ClassVar[str] = "p, with steps to 0"
+    stays: ClassVar[str] = "d, time"
+    needs: ClassVar[str] = "d, and what DimensionFree needs; or inputs that bring their labels, with OnlineSGD"
+    cost: ClassVar[str] = "particles², or particles × samples, an evaluation"
     reference: ClassVar[str] = "mei2018mean"
     rate: ClassVar[dict[str, float]] = {"p": -0.5}
     variables: ClassVar[dict[str, Variable]] = assembled(FourierView, RadiiView, UnitLaw, Run)

@@ -47,8 +47,8 @@ class Points(eqx.Module):
 class AbstractInputs(Part):
     """A law of inputs x in d dimensions with E|x|^2 about 1.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
     labelled
         Samples come with their label y: a problem with these has no teacher.
     signs
@@ -111,8 +111,8 @@ class AbstractInputs(Part):
 class AbstractTeacher(Part):
     """Something that turns an input into a clean output z.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
     by_start
         The directions are drawn together with the student's, from the overlaps of the start: it has `units` and
         `with_directions`.
@@ -214,8 +214,8 @@ class Response(NamedTuple):
 class AbstractStudent(Part):
     """A network that learns: parameters in any tree of arrays, and the output f(x) that they give.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
     frozen
         Only a linear read-out of features is fitted, the rest is drawn once: see `RandomFeatures`.
     """
@@ -288,10 +288,12 @@ class AbstractStudent(Part):
 class AbstractAlgorithm(Part):
     """How the learner uses its samples.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
     axis
         Along what a run is reported: "time", "iteration", or "" for a rule that ends in one estimate.
+    takes
+        Which samples a step uses, in a few words.
     clock_words
         The clock in words, such as "t = γ·step/(p·d)".
     reference
@@ -299,6 +301,7 @@ class AbstractAlgorithm(Part):
     """
 
     axis: ClassVar[str] = "time"
+    takes: ClassVar[str] = ""
     clock_words: ClassVar[str] = ""
     reference: ClassVar[tuple[str, ...]] = ()
 

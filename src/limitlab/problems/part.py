@@ -62,8 +62,8 @@ class Part(eqx.Module):
     printed by their names, arrays of many numbers by their shapes. A part that is made of wrong arguments says which
     are right.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
     always
         Arguments that are printed even if they have their default.
     """

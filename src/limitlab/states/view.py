@@ -42,8 +42,8 @@ class Report(NamedTuple):
 class AbstractView(eqx.Module):
     """The map from the microstates of all replicas to a macrostate: the only one for its kind.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
     variables
         What it reports: name -> `Variable` (dimensions, words). The schema of results is made of these.
     steady

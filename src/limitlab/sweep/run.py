@@ -101,9 +101,12 @@ def sweep(
 
     Examples
     --------
-    >>> rates = [0.1, 0.2, 0.4]
-    >>> ds = sweep(predict, problem, {"algorithm.learning_rate": rates}, limit=OverlapODE(), times=[1.0, 2.0])
-    >>> ds.risk.sel({"algorithm.learning_rate": 0.2})
+    >>> import limitlab as ll
+    >>> problem, rates = ll.library.escaping_mediocrity(), [0.05, 0.1]
+    >>> limit = ll.OverlapODE(d=1000)
+    >>> ds = ll.sweep(ll.predict, problem, {"algorithm.learning_rate": rates}, limit=limit, times=[0.0, 1.0])
+    >>> ds.risk.sel({"algorithm.learning_rate": 0.1}).dims
+    ('time', 'replica')
     """
     axes = axes_of(grid) if isinstance(problem, Problem) else {}
     engine = Engine(workers, scheduler, Budget.of(time_limit, memory_limit))

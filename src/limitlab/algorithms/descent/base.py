@@ -43,6 +43,7 @@ class AbstractDescent(AbstractAlgorithm):
     fresh: eqx.AbstractVar[bool]
     ADDED: ClassVar[tuple[str, ...]] = ("fresh",)
     masked: ClassVar[bool] = False
+    takes: ClassVar[str] = "a fixed data set, all of it at every step"
     clock_words: ClassVar[str] = "t = γ·step/m"
 
     def clock(self, problem, d):

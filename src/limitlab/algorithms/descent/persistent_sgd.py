@@ -1,5 +1,7 @@
 """Descent on a share of the samples that changes slowly."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 
@@ -29,6 +31,8 @@ class PersistentSGD(AbstractMaskedDescent):
     fresh
         n new samples at every step, as in `GradientDescent`: then nothing of the mask persists but its size.
     """
+
+    takes: ClassVar[str] = "a fixed data set, a share of it that changes slowly"
 
     learning_rate: float
     batch_fraction: float

@@ -1,5 +1,7 @@
 """Descent on a fresh share of the samples at every step."""
 
+from typing import ClassVar
+
 import equinox as eqx
 
 from limitlab.algorithms.descent.base import check_descent_rule
@@ -19,6 +21,8 @@ class StochasticGD(AbstractMaskedDescent):
     fresh
         n new samples at every step, as in `GradientDescent`.
     """
+
+    takes: ClassVar[str] = "a fixed data set, a new random share of it at every step"
 
     learning_rate: float
     batch_fraction: float

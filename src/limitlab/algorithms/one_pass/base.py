@@ -54,6 +54,7 @@ class AbstractOnePass(AbstractAlgorithm):
     """What the rules with a fresh sample at every step share: everything but `move`."""
 
     learning_rate: eqx.AbstractVar[float]
+    takes: ClassVar[str] = "a fresh sample (or batch) at every step"
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
     chained: ClassVar[bool] = False  # has a chain of overlaps that is exact in law
     memories: ClassVar[int] = 0  # numbers that it remembers for every parameter

@@ -99,11 +99,14 @@ def thresholds(
 
     Examples
     --------
-    >>> thresholds(GaussianPrior(), Modulus()).algorithmic
-    1.1284714...
-    >>> thresholds(MultiIndex(2, "majority", ties="zero")).specialisation
-    2.05238...
-    >>> sweep(thresholds, problem, {"channel.variance": [0.0, 0.1, 0.2]})
+    >>> import limitlab as ll
+    >>> round(ll.thresholds(ll.GaussianPrior(), ll.Modulus()).algorithmic, 5)
+    1.12847
+    >>> round(ll.thresholds(ll.MultiIndex(2, "majority", ties="zero")).specialisation, 4)
+    2.0524
+    >>> swept = ll.sweep(ll.thresholds, ll.library.phase_retrieval(), {"channel.variance": [0.0, 0.1]})
+    >>> swept.sizes["channel.variance"]
+    2
     """
     relieve()
     asked = Asked("thresholds", InputError)

@@ -88,10 +88,10 @@ def hermite_leap(coefficients: Mapping) -> HermiteLeap:
 
     Examples
     --------
-    >>> hermite_leap({(1, 0): 1.0, (0, 1): 1.0, (1, 1): 1.0}).leap  # z1 + z2 + z1 z2
-    1
-    >>> hermite_leap({(1, 0): 1.0, (0, 1): 1.0, (1, 1): 1.0}).iso_leap  # rotate by 45 degrees
-    2
+    >>> import limitlab as ll
+    >>> answer = ll.analysis.hermite_leap({(1, 0): 1.0, (0, 1): 1.0, (1, 1): 1.0})  # z1 + z2 + z1 z2
+    >>> answer.leap, answer.iso_leap  # the latter after a rotation by 45 degrees
+    (1, 2)
     """
     indices, values = _read(coefficients)
     keep = (np.abs(values) > NEGLIGIBLE * np.abs(values).max()) & (indices.sum(axis=1) > 0)

@@ -144,7 +144,8 @@ def staircase(
 
     Examples
     --------
-    >>> staircase("z1 + z1*z2 + z3*z4").leap
+    >>> import limitlab as ll
+    >>> ll.staircase("z1 + z1*z2 + z3*z4").leap
     2
     """
     if inputs is not None and inputs.normal:

@@ -88,6 +88,10 @@ class BayesOptimal(AbstractLimit):
 
     bins: int | None = eqx.field(static=True, converter=plain, default=None)
 
+    grows: ClassVar[str] = "n and d"
+    stays: ClassVar[str] = "α = n/d"
+    needs: ClassVar[str] = "Gaussian inputs, a SingleIndex or MultiIndex teacher, sample_ratio"
+    cost: ClassVar[str] = "one curve of fixed points serves every α"
     reference: ClassVar[str] = "barbier2019optimal"
     matrix_reference: ClassVar[str] = "aubin2018committee"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}

@@ -149,6 +149,10 @@ class StateEvolution(AbstractLimit):
     d: float | None = None
     bins: int | None = eqx.field(static=True, converter=plain, default=None)
 
+    grows: ClassVar[str] = "n and d"
+    stays: ClassVar[str] = "α = n/d, iterations"
+    needs: ClassVar[str] = "Gaussian inputs, a SingleIndex or MultiIndex teacher, sample_ratio"
+    cost: ClassVar[str] = "a pair of integrals an iteration"
     reference: ClassVar[str] = "rangan2011generalized"
     matrix_reference: ClassVar[str] = "aubin2018committee"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}

@@ -110,6 +110,10 @@ class HighDimMeanField(AbstractLimit):
     rtol: float = eqx.field(static=True, converter=plain, default=1e-8)
     nodes: int = eqx.field(static=True, converter=plain, default=24)
 
+    grows: ClassVar[str] = "p, with γ/p to 0; d too, unless it is given"
+    stays: ClassVar[str] = "width k of the teacher, time"
+    needs: ClassVar[str] = "Gaussian inputs, committees, the square loss, fresh samples"
+    cost: ClassVar[str] = "O(p² nodes) an evaluation, O(p k²) for squares"
     reference: ClassVar[str] = "arnaboldi2023dimensionless"
     rate: ClassVar[dict[str, float]] = {"p": -0.5, "d": -0.5}
     variables: ClassVar[dict[str, Variable]] = assembled(Overlaps, Direction, Run)

@@ -127,6 +127,10 @@ class DMFT(AbstractLimit):
     tolerance: float = eqx.field(static=True, converter=plain, default=1e-9)
     iterations: int = eqx.field(static=True, converter=plain, default=200)
 
+    grows: ClassVar[str] = "n and d"
+    stays: ClassVar[str] = "α = n/d, the step, time"
+    needs: ClassVar[str] = "Gaussian inputs, a teacher of a few directions, a descent rule, a start blind to data"
+    cost: ClassVar[str] = "8 trajectories × (m steps)² operations a batch"
     reference: ClassVar[str] = "mignacco2021stochasticity"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
     variables: ClassVar[dict[str, Variable]] = assembled(TwoTimes, CommitteeView, Retrieved, Run)

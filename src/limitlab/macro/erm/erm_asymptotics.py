@@ -53,6 +53,10 @@ class ERMAsymptotics(AbstractLimit):
     """
 
     axis: ClassVar[str] = ""
+    grows: ClassVar[str] = "n and d"
+    stays: ClassVar[str] = "α = n/d, penalty"
+    needs: ClassVar[str] = "Gaussian inputs, a SingleIndex teacher, a convex loss, ERM, sample_ratio"
+    cost: ClassVar[str] = "one fixed point of six numbers; closed form for the square loss"
     reference: ClassVar[str] = "aubin2020generalization"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
     variables: ClassVar[dict[str, Variable]] = assembled(Belief, ByMode, Run)

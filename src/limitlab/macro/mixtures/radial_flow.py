@@ -82,6 +82,10 @@ class RadialFlow(AbstractLimit):
     reach: float | None = eqx.field(static=True, converter=plain, default=None)
     step: float | None = eqx.field(static=True, converter=plain, default=None)
 
+    grows: ClassVar[str] = "p, with steps to 0; d too, unless it is given"
+    stays: ClassVar[str] = "separation Δ, time"
+    needs: ClassVar[str] = "a labelled mixture, the square loss, a RandomStart, OnlineSGD"
+    cost: ClassVar[str] = "nodes of norms × nodes of input lengths, an evaluation"
     reference: ClassVar[str] = "mei2018mean"
     rate: ClassVar[dict[str, float]] = {"p": -0.5}
     variables: ClassVar[dict[str, Variable]] = assembled(RadiiView, UnitLaw, Run)

@@ -72,6 +72,10 @@ class OverlapODE(AbstractLimit):
     method: str = eqx.field(static=True, default="auto")
     solver: str = eqx.field(static=True, default="auto")
 
+    grows: ClassVar[str] = "d"
+    stays: ClassVar[str] = "widths p and k, learning rate γ, time"
+    needs: ClassVar[str] = "Gaussian inputs, committees, square loss (one linear unit: any convex), fresh samples"
+    cost: ClassVar[str] = "O(p²(p + k)²) Gaussian moments an evaluation"
     reference: ClassVar[str] = "saad1995online"
     rate: ClassVar[dict[str, float]] = {"d": -0.5}
     variables: ClassVar[dict[str, Variable]] = {

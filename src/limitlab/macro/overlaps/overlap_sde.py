@@ -208,6 +208,10 @@ class OverlapSDE(AbstractLimit):
     corrected: bool = eqx.field(static=True, default=True)
     method: str = eqx.field(static=True, default="auto")
 
+    grows: ClassVar[str] = "nothing: the next order in 1/d"
+    stays: ClassVar[str] = "d, widths, γ, time"
+    needs: ClassVar[str] = "what OverlapODE needs, and d of at least p + k"
+    cost: ClassVar[str] = "samples × paths a step"
     reference: ClassVar[str] = "arnaboldi2023escaping"
     # Weak: of expectations over paths, not path by path. It is -1 without the correction.
     rate: ClassVar[dict[str, float]] = {"d": -2.0}

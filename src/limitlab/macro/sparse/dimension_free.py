@@ -69,6 +69,10 @@ class DimensionFree(AbstractLimit):
     tolerance: float = eqx.field(static=True, converter=plain, default=1e-8)
     rtol: float = eqx.field(static=True, converter=plain, default=1e-10)
 
+    grows: ClassVar[str] = "p and d, with steps to 0"
+    stays: ClassVar[str] = "the P coordinates that matter, time"
+    needs: ClassVar[str] = "Hypercube inputs, a SparseTarget, a RandomStart, the square loss, OnlineSGD or LayerwiseSGD"
+    cost: ClassVar[str] = "O(n 2^P) an evaluation with n nodes"
     reference: ClassVar[str] = "abbe2022merged"
     rate: ClassVar[dict[str, float]] = {"d": -1.0, "p": -0.5}
     variables: ClassVar[dict[str, Variable]] = assembled(FourierView, UnitLaw, Run)

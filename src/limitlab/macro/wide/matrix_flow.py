@@ -83,6 +83,10 @@ class MatrixFlow(AbstractLimit):
     scheme: str = eqx.field(static=True, default="flow")
     rtol: float = eqx.field(static=True, converter=plain, default=1e-8)
 
+    grows: ClassVar[str] = "the width if asked; the step goes to 0"
+    stays: ClassVar[str] = "d, n, the data set itself"
+    needs: ClassVar[str] = "noiseless labels without a sign, a student of squares, free weights"
+    cost: ClassVar[str] = "matrices of d × d, whatever the width"
     reference: ClassVar[str] = "saraomannelli2020optimization"
     rate: ClassVar[dict[str, float]] = {"width": -0.5}  # of a run at finite width from one with width=inf
     variables: ClassVar[dict[str, Variable]] = assembled(Retrieved, Criterion, Run)

@@ -107,8 +107,11 @@ def refine(
 
     Examples
     --------
-    >>> found = refine(predict, problem, {"sample_ratio": (0.5, 2.0)}, of="m", level=0.8, limit=BayesOptimal())
-    >>> float(found), found.points.m
+    >>> import limitlab as ll
+    >>> problem, over = ll.library.perceptron(), {"sample_ratio": (0.5, 3.0)}
+    >>> found = ll.refine(ll.predict, problem, over, of="m", level=0.7, budget=12, limit=ll.BayesOptimal())
+    >>> 1.5 < float(found) < 2.5, found.points.m.ndim
+    (True, 1)
     """
     import xarray as xr
 
