@@ -1,6 +1,7 @@
 """report: the whole gallery and all formulas through the sweep engine, and the page of what came out."""
 
 import datetime
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,10 +108,12 @@ def _computed(names: list[str], store: Path, quick: bool, workers: int | None) -
         retry_failed=True,
         progress=told(),
     )
-    return {
-        name: outcome_of(name, sweep(measured, problem, {"point": [point]}, store=store))
-        for name, point in points.items()
-    }
+    with warnings.catch_warnings():  # a point that failed is told by the page, and was by the sweep
+        warnings.simplefilter("ignore", UserWarning)
+        return {
+            name: outcome_of(name, sweep(measured, problem, {"point": [point]}, store=store))
+            for name, point in points.items()
+        }
 
 
 def _write(

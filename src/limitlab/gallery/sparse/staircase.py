@@ -162,5 +162,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=50,
-    quick=Quick({"REPLICAS": 2}, seconds=25),
+    quick=Quick({"REPLICAS": 4}, seconds=30),
 )
