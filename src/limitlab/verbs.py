@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from limitlab._setup import in_double
 from limitlab.bar import Bar
 from limitlab.errors import InputError
+from limitlab.log import logger
 
 __all__ = ["Pace", "Progress", "Watch", "tell", "tick", "told", "turns", "verb"]
 
@@ -119,8 +120,13 @@ def verb(function: F) -> F:
     @functools.wraps(function)
     def door(*args: Any, **kwargs: Any) -> Any:
         progress = args[place] if place is not None and len(args) > place else kwargs.get("progress")
-        with in_double(), _watching(function.__name__, progress):
-            return function(*args, **kwargs)
+        began = time.perf_counter()
+        logger.debug("%s begins", function.__name__)
+        try:
+            with in_double(), _watching(function.__name__, progress):
+                return function(*args, **kwargs)
+        finally:
+            logger.debug("%s ends after %.3f s", function.__name__, time.perf_counter() - began)
 
     return door  # pyright: ignore[reportReturnType]
 
