@@ -5,7 +5,8 @@ import importlib.metadata
 import pytest
 from typer.testing import CliRunner
 
-from limitlab.cli import app, doctor
+from limitlab.cli import app
+from limitlab.report import doctor
 from limitlab.report.formulas import FORMULAS
 
 QUICK = ("sparse/parseval", "linear/least-error")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import limitlab as ll
-from limitlab.log import logger
+from limitlab.verbs import logger
 
 CODE = """
 import limitlab as ll

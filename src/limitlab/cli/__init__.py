@@ -1,6 +1,6 @@
 """The command ``limitlab``: every verb of the library from a terminal."""
 
-from limitlab.cli import commands, doctor, store_commands, sweep_commands, warm
+from limitlab.cli import commands, store_commands, sweep_commands, warm
 from limitlab.cli.app import app, main
 
 __all__ = ["app", "main"]
@@ -9,4 +9,3 @@ commands.register(app)
 sweep_commands.register(app)
 store_commands.register(app)
 warm.register(app)
-doctor.register(app)

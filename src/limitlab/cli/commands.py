@@ -332,6 +332,27 @@ def benchmark(
             raise typer.Exit(CLAIM_FAILED)
 
 
+def doctor() -> None:
+    """Versions, devices, cache and threads, and a self-check against known values in about ten seconds.
+
+    Exit code 1 if a dependency is too old, a file does not come back as it was saved, or a number is wrong.
+
+    \b
+      limitlab doctor
+    """
+    from limitlab.report.doctor import about, examine
+
+    show_table("this installation", ["what", "found"], [[name, found] for name, found in about().items()])
+    findings = examine()
+    rows = [["ok" if one.ok else "FAILED", one.name, one.found] for one in findings]
+    show_table("self-check", ["", "what", "found"], rows)
+    bad = [one.name for one in findings if not one.ok]
+    if bad:
+        complain(f"{len(bad)} of {len(findings)} findings are bad: {', '.join(bad)}")
+        raise typer.Exit(CLAIM_FAILED)
+    say(f"all {len(findings)} findings are well")
+
+
 COMMANDS = {
     "list": list_,
     "run": run,
@@ -345,6 +366,7 @@ COMMANDS = {
     "curve": curve,
     "staircase": staircase,
     "benchmark": benchmark,
+    "doctor": doctor,
 }
 
 

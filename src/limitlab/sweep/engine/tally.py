@@ -7,9 +7,8 @@ import time
 from typing import Any
 
 from limitlab.errors import ResultFileError
-from limitlab.log import logger
 from limitlab.sweep.storage.store import Store
-from limitlab.verbs import Progress
+from limitlab.verbs import Progress, logger
 
 __all__ = ["Tally"]
 

@@ -1,4 +1,4 @@
-"""limitlab doctor: what this installation is made of, and whether it computes what is known."""
+"""What `limitlab doctor` looks at: what this installation is made of, and whether it computes what is known."""
 
 import importlib.metadata
 import os
@@ -9,12 +9,17 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
+import jax
+import jax.numpy as jnp
+import numpy as np
+from threadpoolctl import threadpool_info
 
-from limitlab.cli.app import CLAIM_FAILED
-from limitlab.cli.screen import complain, memory, say, show_table
+import limitlab as ll
+from limitlab._setup import in_double
+from limitlab.numerics.machine import in_units, memory_here
+from limitlab.report.formulas import FORMULAS
 
-__all__ = ["Finding", "doctor", "examine", "register"]
+__all__ = ["Finding", "about", "examine"]
 
 # Formulas that compare the library with what it has no part in: a closed solution, plain integrals, a sum over a cube.
 KNOWN = (
@@ -35,42 +40,13 @@ class Finding(NamedTuple):
     found: str
 
 
-def register(app: typer.Typer) -> None:
-    app.command("doctor")(doctor)
-
-
-def doctor() -> None:
-    """Versions, devices, cache and threads, and a self-check against known values in about ten seconds.
-
-    Exit code 1 if a dependency is too old, a file does not come back as it was saved, or a number is wrong.
-
-    \b
-      limitlab doctor
-    """
-    show_table("this installation", ["what", "found"], [[name, found] for name, found in about().items()])
-    findings = examine()
-    rows = [["ok" if one.ok else "FAILED", one.name, one.found] for one in findings]
-    show_table("self-check", ["", "what", "found"], rows)
-    bad = [one for one in findings if not one.ok]
-    if bad:
-        complain(f"{len(bad)} of {len(findings)} findings are bad: {', '.join(one.name for one in bad)}")
-        raise typer.Exit(CLAIM_FAILED)
-    say(f"all {len(findings)} findings are well")
-
-
 def about() -> dict[str, str]:
     """Versions, machine, devices, cache and threads, in words."""
-    import jax
-    from threadpoolctl import threadpool_info
-
-    from limitlab import __version__
-    from limitlab.numerics.machine import in_units, memory_here
-
     packages = ("jax", "jaxlib", "equinox", "diffrax", "numpy", "scipy", "xarray", "h5netcdf", "scikit-learn")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     blas = {f"{one['internal_api']} {one['num_threads']}" for one in threadpool_info()}
     return {
-        "limitlab": __version__,
+        "limitlab": ll.__version__,
         "python": f"{platform.python_version()} on {platform.platform()}",
         **{name: importlib.metadata.version(name) for name in packages},
         "devices": ", ".join(map(str, jax.devices())),
@@ -86,7 +62,7 @@ def _cache(folder: str | None) -> str:
     if folder is None:
         return "no cache: LIMITLAB_CACHE is off, or its folder cannot be written to"
     files = [path for path in Path(folder).glob("*") if path.is_file()]
-    return f"{len(files)} files, {memory(sum(path.stat().st_size for path in files))} in {folder}"
+    return f"{len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB in {folder}"
 
 
 def examine() -> list[Finding]:
@@ -110,10 +86,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _precision() -> Finding:
-    import jax.numpy as jnp
-
-    from limitlab._setup import in_double
-
     with in_double():
         error = abs(float(jnp.sum(jnp.full(3, 1 / 3))) - 1)
         kind = str(jnp.ones(1).dtype)
@@ -122,10 +94,6 @@ def _precision() -> Finding:
 
 def _files() -> Finding:
     """A result that is saved and read again is the same."""
-    import numpy as np
-
-    import limitlab as ll
-
     saved = ll.predict(ll.library.escaping_mediocrity(), ll.OverlapODE(d=100), [0.0, 0.1])
     with tempfile.TemporaryDirectory(prefix="limitlab-") as folder:
         read: Any = ll.load(ll.save(saved, Path(folder) / "doctor.nc"))
@@ -134,8 +102,6 @@ def _files() -> Finding:
 
 
 def _known(name: str) -> Finding:
-    from limitlab.report.formulas import FORMULAS
-
     began = time.monotonic()
     try:
         found = FORMULAS[name].measure()
