@@ -15,7 +15,7 @@ from limitlab._setup import configure_jax
 
 configure_jax()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # the public names, each once: type checkers import them, `namespace` reads where they are
     from limitlab import analysis as analysis

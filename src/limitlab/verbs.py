@@ -1,9 +1,18 @@
-"""The door of every verb: 64-bit numbers inside, and somebody who may be told how far it is."""
+"""The door of every verb: 64-bit numbers inside, and somebody who may be told how far it is.
+
+The logger ``limitlab`` is here too, silent unless a user asks for it. ``DEBUG`` has a line when a verb begins and one
+when it ends, with its seconds; ``INFO`` one when a sweep ends: points found, done and failed; ``WARNING`` what a sweep
+has to wait for. Nothing else is said: errors are raised, and what a user must know is a warning of Python. To see it::
+
+    logging.basicConfig()
+    logging.getLogger("limitlab").setLevel(logging.DEBUG)
+"""
 
 import contextlib
 import contextvars
 import functools
 import inspect
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +22,15 @@ from limitlab._setup import in_double
 from limitlab.bar import Bar
 from limitlab.errors import InputError
 
-__all__ = ["Pace", "Progress", "Watch", "tell", "tick", "told", "turns", "verb"]
+__all__ = ["Pace", "Progress", "Watch", "logger", "tell", "tick", "told", "turns", "verb"]
 
 AT_ONCE = 0.3  # seconds before the bar of progress=True appears
 FINE = 1000  # parts of what is told as a share
 BETWEEN = 0.1  # seconds between two shares that are told
 CALL, FASTER = 0.25, 64  # seconds that a compiled call shall take, and the most by which its steps grow
+
+logger = logging.getLogger("limitlab")
+logger.addHandler(logging.NullHandler())
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -119,8 +131,13 @@ def verb(function: F) -> F:
     @functools.wraps(function)
     def door(*args: Any, **kwargs: Any) -> Any:
         progress = args[place] if place is not None and len(args) > place else kwargs.get("progress")
-        with in_double(), _watching(function.__name__, progress):
-            return function(*args, **kwargs)
+        began = time.perf_counter()
+        logger.debug("%s begins", function.__name__)
+        try:
+            with in_double(), _watching(function.__name__, progress):
+                return function(*args, **kwargs)
+        finally:
+            logger.debug("%s ends after %.3f s", function.__name__, time.perf_counter() - began)
 
     return door  # pyright: ignore[reportReturnType]
 

@@ -8,7 +8,7 @@ import typer
 from limitlab.cli.app import BAD_INPUT, CLAIM_FAILED
 from limitlab.cli.curve_command import curve
 from limitlab.cli.options import Force, LimitName, Out, Settings, Spec, Times, Wanted
-from limitlab.cli.screen import Bar, say, show, show_table, summary
+from limitlab.cli.screen import Bar, complain, say, show, show_table, summary
 
 __all__ = ["register"]
 
@@ -227,36 +227,74 @@ def staircase(
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="A gallery entry; see limitlab list.")] = "staircase",
+    name: Annotated[str, typer.Argument(help="A gallery entry (see limitlab list), or all.")] = "staircase",
     out: Annotated[Path | None, typer.Option(help="Folder; default limitlab-runs/NAME.")] = None,
     page: Annotated[
         bool, typer.Option("--html", help="Also page.html: all of it in one file that answers to the mouse.")
     ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, which are stated.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Of all: where the reproduction report goes; limitlab-runs/report if left out."
+        ),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Of all: local processes; this one if left out.")] = None,
     progress: Wanted = None,
 ) -> None:
     """Make a gallery entry: simulate, predict, check its claim, write figure, data and verdict into a folder.
 
-    Exit code 1 if the claim fails.
+    Exit code 1 if the claim fails. With all: every entry and every formula of the sources, as one page; a run that was
+    killed goes on where it was.
 
     \b
       limitlab run staircase
       limitlab run plateau --out plateau --html
+      limitlab run all --report report --quick
     """
+    if name == "all":
+        return _report(report or out or Path("limitlab-runs") / "report", quick, workers, page, progress)
+    from limitlab.errors import InputError
     from limitlab.gallery import ENTRIES, run_entry
     from limitlab.gallery.page import check_plotly, write_page
 
+    if report is not None or workers is not None:
+        raise InputError("--report and --workers are for the whole gallery: limitlab run all --report DIR.")
     if page:
         check_plotly()
 
     if name in ENTRIES:
-        typer.echo(f"{name}: about {ENTRIES[name].seconds:.0f} s on two quiet cores", err=True)
+        entry = ENTRIES[name]
+        seconds = entry.quick.seconds if quick and entry.quick is not None else entry.seconds
+        typer.echo(f"{name}: about {seconds:.0f} s on two quiet cores", err=True)
     with Bar(f"run {name}", progress) as bar:
-        verdict = run_entry(name, Path("limitlab-runs") / name if out is None else out, bar)
+        verdict = run_entry(name, Path("limitlab-runs") / name if out is None else out, bar, quick)
     say(verdict.text.rstrip())
     say(f"figure, data and verdict are in {verdict.folder}")
     if page:
         say(f"the page is {write_page(ENTRIES[name], verdict)}")
     if not verdict.ok:
+        raise typer.Exit(CLAIM_FAILED)
+
+
+def _report(folder: Path, quick: bool, workers: int | None, page: bool, progress: bool | None) -> None:
+    """The whole gallery as a report."""
+    from limitlab.errors import InputError
+    from limitlab.report import report
+
+    if page:
+        raise InputError("--html is the page of one entry; the report of all entries is a page by itself.")
+    with Bar("run all", progress, counted=True) as bar:
+        made = report(folder, quick, workers=workers, progress=bar)
+    for row in made.rows:
+        if row.state == "CHECK FAILS":
+            complain(f"claim {row.claim.key} fails: {row.claim.sentence}")
+    for name, one in made.outcomes.items():
+        for words in [one.reason] if one.reason else [check.statement for check in one.checks if not check.ok]:
+            complain(f"{name}: {words}")
+    say(str(made))
+    say(f"the report is {made.page}" + ("" if made.pdf is None else f", printed as {made.pdf}"))
+    if not made.ok:
         raise typer.Exit(CLAIM_FAILED)
 
 
@@ -314,6 +352,27 @@ def explore(
     explore(port, host, browser, say, workers, warm)
 
 
+def doctor() -> None:
+    """Versions, devices, cache and threads, and a self-check against known values in about ten seconds.
+
+    Exit code 1 if a dependency is too old, a file does not come back as it was saved, or a number is wrong.
+
+    \b
+      limitlab doctor
+    """
+    from limitlab.report.doctor import about, examine
+
+    show_table("this installation", ["what", "found"], [[name, found] for name, found in about().items()])
+    findings = examine()
+    rows = [["ok" if one.ok else "FAILED", one.name, one.found] for one in findings]
+    show_table("self-check", ["", "what", "found"], rows)
+    bad = [one.name for one in findings if not one.ok]
+    if bad:
+        complain(f"{len(bad)} of {len(findings)} findings are bad: {', '.join(bad)}")
+        raise typer.Exit(CLAIM_FAILED)
+    say(f"all {len(findings)} findings are well")
+
+
 COMMANDS = {
     "list": list_,
     "run": run,
@@ -328,6 +387,7 @@ COMMANDS = {
     "staircase": staircase,
     "benchmark": benchmark,
     "explore": explore,
+    "doctor": doctor,
 }
 
 

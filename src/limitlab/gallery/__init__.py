@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from limitlab.errors import InputError
-from limitlab.gallery.entry import Check, Entry, Verdict
+from limitlab.gallery.entry import Check, Entry, Quick, Verdict
 from limitlab.gallery.entry import run as make
 from limitlab.text import did_you_mean, show
 from limitlab.verbs import Watch, told, verb
 
-__all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Verdict", "run", "run_entry"]
+__all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Quick", "Verdict", "run", "run_entry"]
 
 # Folder -> entries in the order in which they are listed. Each is a module of its name, imported when it is asked for.
 FOLDERS = {
@@ -50,7 +50,9 @@ ENTRIES: Mapping[str, Entry] = _Entries()
 
 
 @verb
-def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress: Watch = None) -> Verdict:
+def run(
+    entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress: Watch = None, quick: bool = False
+) -> Verdict:
     """Run a gallery entry, as ``limitlab run`` does, and give its figure, its data and the verdict on its claim.
 
     Parameters
@@ -62,6 +64,8 @@ def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress
         ``verdict.txt`` with the claim, every check and the versions that made it. Left out, nothing is written.
     progress
         True draws a bar; a function is called as progress(done, total, label); None is silent.
+    quick
+        Smaller sizes, which the verdict states; checks that need the full ones are left out, and said to be.
 
     Examples
     --------
@@ -78,7 +82,7 @@ def run(entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress
         entry = ENTRIES[entry]
     if not isinstance(entry, Entry):
         raise InputError(f"run needs the name of a gallery entry, such as {DEFAULT!r}, or an Entry; got {show(entry)}.")
-    return make(entry, folder, told())
+    return make(entry, folder, told(), quick)
 
 
 run_entry = run

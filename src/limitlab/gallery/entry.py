@@ -1,16 +1,20 @@
 """What a gallery entry is: a computation, a claim about it, the check of that claim, and a figure."""
 
 import base64
+import contextlib
 import datetime
 import platform
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import numpy as np
 
 from limitlab import __version__
 from limitlab.errors import InputError, ResultFileError
@@ -25,10 +29,12 @@ if TYPE_CHECKING:
     from matplotlib.animation import Animation
     from matplotlib.figure import Figure
 
-__all__ = ["Check", "Entry", "Progress", "Verdict", "run"]
+__all__ = ["Check", "Entry", "Progress", "Quick", "Verdict", "run", "sizes_of"]
 
 FIGURE, ANIMATION, VERDICT = "figure.png", "animation.gif", "verdict.txt"
 FRAMES_PER_SECOND = 8
+AT_FULL_SIZE = "not run at quick size"
+_sizing = threading.Lock()  # sizes are constants of a module: one entry at a time has others
 
 
 class Check(NamedTuple):
@@ -37,6 +43,25 @@ class Check(NamedTuple):
     statement: str
     ok: bool
     detail: str
+
+
+@dataclass(frozen=True)
+class Quick:
+    """An entry in a fraction of its time: smaller sizes, and what they cannot show.
+
+    Parameters
+    ----------
+    sizes
+        Constants of the entry's module and the values that they have in a quick run.
+    seconds
+        About how long that takes on two cores.
+    full
+        Words of the statements whose checks need the full size: a quick run leaves them out, and says so.
+    """
+
+    sizes: Mapping[str, Any]
+    seconds: float
+    full: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +84,8 @@ class Entry:
         About how long it takes on two cores.
     animation
         ``animation(data)`` shows them in motion, if that helps.
+    quick
+        What a quick run does with it; None: the same as a full one.
     """
 
     name: str
@@ -69,6 +96,7 @@ class Entry:
     figure: "Callable[[dict[str, xr.Dataset]], Drawing | Figure]"
     seconds: float
     animation: "Callable[[dict[str, xr.Dataset]], Animation] | None" = None
+    quick: Quick | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,6 +119,10 @@ class Verdict:
         The figure, not known to pyplot.
     drawing
         The same before it was drawn, None of maps.
+    left_out
+        Statements that need the full size, where a quick run was asked for.
+    sizes
+        What a quick run had smaller, in words; nothing of a full one.
     """
 
     ok: bool
@@ -101,6 +133,8 @@ class Verdict:
     data: "dict[str, xr.Dataset]" = field(default_factory=dict, compare=False)
     figure: "Figure | None" = field(default=None, compare=False)
     drawing: Drawing | None = field(default=None, compare=False)
+    left_out: tuple[str, ...] = field(default=(), compare=False)
+    sizes: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.text.rstrip()
@@ -116,34 +150,87 @@ class Verdict:
         return f'<img src="data:image/png;base64,{base64.b64encode(png(self.figure)).decode()}">{page}'
 
 
-def run(entry: Entry, folder: "str | Path | None" = None, progress: Progress | None = None) -> Verdict:
+def run(
+    entry: Entry, folder: "str | Path | None" = None, progress: Progress | None = None, quick: bool = False
+) -> Verdict:
     """Compute an entry, check its claim, fill a folder: figure.png, a netCDF file per result, verdict.txt.
 
     An entry with an animation leaves animation.gif too. Nothing is written before everything is computed. Each file
-    appears whole or not at all, the verdict last. Without a folder nothing is written.
+    appears whole or not at all, the verdict last. Without a folder nothing is written. A quick run has the entry's
+    quick sizes, and leaves out the checks that need the full ones.
     """
     folder = None if folder is None else Path(folder)
     if folder is not None:
         _check_folder(folder)
+    sizes = sizes_of(entry) if quick else ""
+    with _quick_sizes(entry) if quick else contextlib.nullcontext():
+        verdict, film = _made(entry, folder, progress, entry.quick.full if quick and entry.quick else (), sizes)
+    if folder is not None:
+        _write(verdict, folder, film)
+    return verdict
+
+
+def _made(
+    entry: Entry, folder: Path | None, progress: Progress | None, full: tuple[str, ...], sizes: str
+) -> tuple[Verdict, bytes | None]:
     began = time.perf_counter()
     data = entry.compute(progress)
     for name in data:
         if not name.replace("_", "").replace("-", "").isalnum():
             raise InputError(f"{entry.name}: a result's name must be letters, digits, - and _; got {name!r}.")
-    checks = entry.check(data)
+    all_checks = entry.check(data)
+    checks = [check for check in all_checks if not any(words in check.statement for words in full)]
+    left_out = tuple(check.statement for check in all_checks if check not in checks)
     if not checks:
         raise InputError(f"{entry.name} checked nothing. Entry.check must return at least one Check.")
     drawing = entry.figure(data)
     figure = drawn(drawing)
     close_figure(figure)  # of one that was made by `plot`
     film = None if entry.animation is None or folder is None else _gif(entry.animation(data))
-    ok, text = all(check.ok for check in checks), _text(entry, checks, time.perf_counter() - began)
+    text = _text(entry, checks, left_out, sizes, time.perf_counter() - began)
     verdict = Verdict(
-        ok, text, folder, entry.claim, tuple(checks), data, figure, drawing if isinstance(drawing, Drawing) else None
+        all(check.ok for check in checks),
+        text,
+        folder,
+        entry.claim,
+        tuple(checks),
+        data,
+        figure,
+        drawing if isinstance(drawing, Drawing) else None,
+        left_out,
+        sizes,
     )
-    if folder is not None:
-        _write(verdict, folder, film)
-    return verdict
+    return verdict, film
+
+
+@contextlib.contextmanager
+def _quick_sizes(entry: Entry) -> Iterator[None]:
+    """The constants of the entry's module have their quick values inside."""
+    module, sizes = vars(sys.modules[entry.compute.__module__]), {} if entry.quick is None else dict(entry.quick.sizes)
+    with _sizing:
+        before = {name: module[name] for name in sizes}
+        module.update(sizes)
+        try:
+            yield
+        finally:
+            module.update(before)
+
+
+def sizes_of(entry: Entry) -> str:
+    """What a quick run has smaller: each constant with its quick and its full value."""
+    if entry.quick is None:
+        return "the same as in a full run"
+    module = vars(sys.modules[entry.compute.__module__])
+    return "; ".join(f"{name} = {_short(new)}, full {_short(module[name])}" for name, new in entry.quick.sizes.items())
+
+
+def _short(value: Any) -> str:
+    """A size in a few words: an array by its length and ends."""
+    if isinstance(value, np.ndarray):
+        return f"{value.size} values from {value.min():g} to {value.max():g}"
+    if isinstance(value, Mapping) and any(isinstance(one, np.ndarray) for one in value.values()):
+        return ", ".join(f"{key}: {_short(one)}" for key, one in value.items())
+    return str(value)
 
 
 def _write(verdict: Verdict, folder: Path, film: bytes | None) -> None:
@@ -177,14 +264,16 @@ def _gif(animation: "Animation") -> bytes:
         return path.read_bytes()
 
 
-def _text(entry: Entry, checks: list[Check], seconds: float) -> str:
+def _text(entry: Entry, checks: list[Check], left_out: tuple[str, ...], sizes: str, seconds: float) -> str:
     good, now = sum(check.ok for check in checks), datetime.datetime.now(datetime.UTC)
     lines = [entry.title, "", f"Claim: {entry.claim}", ""]
     for check in checks:
         lines += [f"[{'ok' if check.ok else 'FAILED'}] {check.statement}", f"    {check.detail}"]
+    lines += [f"[{AT_FULL_SIZE}] {statement}" for statement in left_out]
     lines += [
         "",
         f"{'The claim holds' if good == len(checks) else 'THE CLAIM FAILS'}: {good} of {len(checks)} checks.",
+        *([f"A quick run: {sizes}."] if sizes else []),
         f"{entry.name}, {seconds:.1f} s, limitlab {__version__}, jax {jax.__version__}, "
         f"Python {platform.python_version()}, {now.isoformat(timespec='seconds')}",
     ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -191,4 +191,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=30,
+    quick=Quick({"REPLICAS": 128, "PATHS": 256}, seconds=15),
 )

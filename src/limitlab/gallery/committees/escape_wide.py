@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -225,4 +225,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=45,
+    quick=Quick({"REPLICAS": 32, "STARTS": 16, "CURVE": [0.02, 0.05, 0.1, 0.2, 0.4, 0.8]}, seconds=20),
 )

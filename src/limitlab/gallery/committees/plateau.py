@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -129,4 +129,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=80,
+    quick=Quick({"REPLICAS": 8}, seconds=30),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.pools import relu_digits
 
@@ -100,4 +100,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=60,
+    quick=Quick({"FITS": 6}, seconds=35),
 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.pools import cancer, diabetes, digits, friedman, heavy, iris, moons, wine
 
@@ -131,4 +131,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=80,
+    quick=Quick({"FITS": 20, "NS": (60, 240)}, seconds=30),
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import part_of
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -173,4 +173,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=40,
+    quick=Quick({"D": 400, "RUNS": 8, "LIMIT": ll.DMFT(trajectories=4096, batches=6)}, seconds=15),
 )

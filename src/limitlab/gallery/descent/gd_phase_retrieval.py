@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import draw_rates, fit_step, found_of, part_of, success_curve
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -148,4 +148,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=95,
+    quick=Quick({"RUNS": {64: 40, 128: 24}}, seconds=25, full=("the half-way point is higher",)),
 )

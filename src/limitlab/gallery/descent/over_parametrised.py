@@ -14,7 +14,7 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import chance, found_of, part_of, success_curve
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ def certificates(runs: int = RUNS, ratios=RATIOS, progress: Progress | None = No
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     parts = len(WIDTHS) + 1
-    data = {name: curve(width, progress=part_of(progress, i, parts)) for i, (name, width) in enumerate(WIDTHS.items())}
-    return data | {"certificate": certificates(progress=part_of(progress, parts - 1, parts))}
+    data = {
+        name: curve(width, RUNS, RATIOS, part_of(progress, i, parts)) for i, (name, width) in enumerate(WIDTHS.items())
+    }
+    return data | {"certificate": certificates(RUNS, RATIOS, part_of(progress, parts - 1, parts))}
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
@@ -209,4 +211,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=50,
+    quick=Quick({"RUNS": 8, "RATIOS": (1.5, 2.0, 3.0)}, seconds=20),
 )

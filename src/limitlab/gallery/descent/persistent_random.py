@@ -11,7 +11,7 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import chance, part_of
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -135,4 +135,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=50,
+    quick=Quick({"D": 64, "RUNS": 32}, seconds=20, full=("does not always succeed",)),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import part_of
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -163,4 +163,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=60,
+    quick=Quick({"RUNS": 20, "LONG": 200.0, "FEW": 2}, seconds=25),
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.descent.success_curves import part_of
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, Panel, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -129,4 +129,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=100,
+    quick=Quick({"D": 400, "RUNS": 8, "LIMIT": ll.DMFT(trajectories=2048, batches=4)}, seconds=25),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -143,4 +143,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=25,
+    quick=Quick({"RATIOS": np.linspace(0.2, 2.0, 91), "D": 1000, "REPLICAS": 8}, seconds=12),
 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -112,4 +112,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=15,
+    quick=Quick({"DENSITIES": np.linspace(0.1, 0.9, 9), "NOISES": np.linspace(0.0, 0.02, 11)}, seconds=8),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -170,4 +170,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=120,
+    quick=Quick({"RATIOS": RATIOS[::2], "BETWEEN": RATIOS[34], "RUNS": (2.0,), "REPLICAS": 16}, seconds=40),
 )

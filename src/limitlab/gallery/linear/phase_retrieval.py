@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -131,4 +131,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=30,
+    quick=Quick({"REPLICAS": 8, "D": 500, "PATH_D": 1000, "RATIOS": np.linspace(0.1, 2.0, 39)}, seconds=12),
 )

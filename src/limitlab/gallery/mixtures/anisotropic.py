@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, average, new_figure, palette, style_axes
 from limitlab.gallery.fits import power
 
@@ -173,4 +173,8 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=50,
+    quick=Quick(
+        {"SIZES": {d: (*one[:3], one[3] // 2) for d, one in SIZES.items()}, "LARGEST": (320, (200, 0.02, 32, 1))},
+        seconds=25,
+    ),
 )

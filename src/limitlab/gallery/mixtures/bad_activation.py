@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, Key, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -179,4 +179,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=80,
+    quick=Quick({"REPLICAS": 3, "WIDTH": 50}, seconds=25),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import palette, paper, style_axes
 from limitlab.gallery.fits import power
 
@@ -259,4 +259,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=75,
+    quick=Quick({"DIMENSIONS": (10, 20, 30, 40, 80, 320, math.inf), "DELTAS": DELTAS[::4]}, seconds=30),
 )

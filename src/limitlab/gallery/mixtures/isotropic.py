@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, average, new_figure, palette, paper, style_axes
 
 if TYPE_CHECKING:
@@ -194,5 +194,6 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=55,
+    quick=Quick({"REPLICAS": 3, "DELTAS": (0.4, 0.6)}, seconds=25),
     animation=animation,
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import power
 
@@ -169,4 +169,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=90,
+    quick=Quick({"WIDTHS": (25, 50, 100, 200), "REPLICAS": 12, "DRAWS": 24}, seconds=30),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -158,4 +158,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=60,
+    quick=Quick({"D": 500, "REPLICAS": 4, "RUNS": (1.5, 2.7)}, seconds=40),
 )

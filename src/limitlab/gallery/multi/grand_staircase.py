@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -124,4 +124,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=40,
+    quick=Quick({"NOISES": np.array([0.1, 0.4])}, seconds=25),
 )

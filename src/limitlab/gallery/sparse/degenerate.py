@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -158,4 +158,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=45,
+    quick=Quick({"REPLICAS": 2, "PENALTIES": (1e-2, 1e-6, 1e-10)}, seconds=20),
 )

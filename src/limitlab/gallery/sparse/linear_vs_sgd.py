@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import crossing, power
 
@@ -215,4 +215,9 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=75,
+    quick=Quick(
+        {"RUNS": 4, "SGD_D": [25, 50, 100], "KERNEL_D": {2: [20, 28, 40], 3: [12, 16, 20, 24]}, "BEYOND": 24},
+        seconds=25,
+        full=("the kernel needs more samples than SGD",),
+    ),
 )

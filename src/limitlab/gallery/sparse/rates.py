@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import power
 
@@ -218,4 +218,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=45,
+    quick=Quick({"DRAWS": 48, "PAIRS": 8, "STEPS": [0.025, 0.05, 0.1], "SGD_D": [50, 100, 200]}, seconds=20),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.fits import crossing, power
 
@@ -294,4 +294,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=75,
+    quick=Quick({"RUNS_TWO": 8, "RUNS_THREE": 3, "SGD_THREE": [25, 50], "THREE_D": [25, 50, 10**3, 10**4]}, seconds=25),
 )

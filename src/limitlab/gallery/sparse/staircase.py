@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, average, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -162,4 +162,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=50,
+    quick=Quick({"REPLICAS": 4}, seconds=30),
 )

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -158,4 +158,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=60,
+    quick=Quick({"REPLICAS": 12, "D": 80}, seconds=30),
 )

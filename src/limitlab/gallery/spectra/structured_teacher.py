@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress
+from limitlab.gallery.entry import Check, Entry, Progress, Quick
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
@@ -144,4 +144,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=20,
+    quick=Quick({"RATIOS": RATIOS[::4], "REPLICAS": 24}, seconds=10),
 )

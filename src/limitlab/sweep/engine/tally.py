@@ -8,7 +8,7 @@ from typing import Any
 
 from limitlab.errors import ResultFileError
 from limitlab.sweep.storage.store import Store
-from limitlab.verbs import Progress
+from limitlab.verbs import Progress, logger
 
 __all__ = ["Tally"]
 
@@ -51,10 +51,15 @@ class Tally:
 
     def say(self, note: str) -> None:
         """Something that whoever watches should know, such as a wait for workers."""
+        if note and note != self._note:
+            logger.warning("sweep of %s: %s", self.name, note)
         self._note = note
         self.tell()
 
     def tell(self, state: str = "running", force: bool = False) -> None:
+        if state != "running":
+            words = "sweep of %s %s: %d points, %d found, %d done, %d failed"
+            logger.info(words, self.name, state, self.total, self.found, self.done, self.failed)
         self._state = state
         if self._progress is not None and state == "running":
             self._progress(self.found + self.done, self.total, self.label + (f" ({self._note})" if self._note else ""))

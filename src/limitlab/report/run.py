@@ -1,0 +1,125 @@
+"""report: the whole gallery and all formulas through the sweep engine, and the page of what came out."""
+
+import datetime
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from limitlab import library
+from limitlab.errors import ResultFileError
+from limitlab.files import whole
+from limitlab.gallery import ENTRIES
+from limitlab.report.browser import print_pdf
+from limitlab.report.claims import Seed, read_claims
+from limitlab.report.formulas import FORMULAS
+from limitlab.report.judge import FAILS, Row, judged
+from limitlab.report.page import PAGE, Made, html_report
+from limitlab.report.points import Outcome, measured, named, outcome_of
+from limitlab.sweep import sweep
+from limitlab.verbs import Watch, told, verb
+
+__all__ = ["Report", "report"]
+
+POINTS, PDF = "points", "report.pdf"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every claim with its verdict, what was run for it, and where the page is.
+
+    Attributes
+    ----------
+    ok
+        Whether no check failed, of a claim or of an entry, and nothing broke.
+    page, pdf
+        The HTML file, and the PDF if a browser was there to print it.
+    rows, outcomes
+        The claims as judged, and the entries and formulas by name.
+    """
+
+    ok: bool
+    page: Path
+    pdf: Path | None
+    rows: tuple[Row, ...]
+    outcomes: dict[str, Outcome]
+
+    def __str__(self) -> str:
+        counts = Counter(row.state for row in self.rows)
+        told = ", ".join(f"{number} {state}" for state, number in counts.items())
+        return f"{len(self.rows)} claims: {told}"
+
+
+@verb
+def report(
+    folder: str | Path,
+    quick: bool = False,
+    names: Sequence[str] | None = None,
+    workers: int | None = None,
+    progress: Watch = None,
+) -> Report:
+    """Run the gallery and the checks of formulas, and write ``report.html`` (and ``report.pdf``) into a folder.
+
+    Every entry and formula is a point of a sweep, kept in ``points`` in the folder as soon as it is done: a report that
+    was killed goes on where it was. A point is computed again when its code has changed, or when it failed.
+
+    Parameters
+    ----------
+    folder
+        Receives the page and the store of points.
+    quick
+        Entries at their quick sizes, which the page states; checks that need the full ones are left out, and said
+        to be.
+    names
+        Only these entries and formulas, and the claims that rest on nothing else; all if left out.
+    workers
+        Local processes; None computes in this one.
+    progress
+        True draws a bar; a function is called as progress(done, total, label); None is silent.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultFileError(f"{folder} could not be made: {error.strerror}. Choose another place.") from error
+    seeds, claims = read_claims()
+    if names is not None:
+        claims = tuple(one for one in claims if one.checks and all(asked.name in names for asked in one.checks))
+    chosen = list(names) if names is not None else [*FORMULAS, *ENTRIES]
+    began = datetime.datetime.now(datetime.UTC)
+    outcomes = _computed(chosen, folder / POINTS, quick, workers)
+    rows = tuple(judged(claim, outcomes) for claim in claims)
+    broken = any(one.reason or not all(check.ok for check in one.checks) for one in outcomes.values())
+    ok = not broken and not any(row.state == FAILS for row in rows)
+    page = _write(folder, seeds, rows, outcomes, Made(quick, began, ok))
+    return Report(ok, page, print_pdf(page, folder / PDF), rows, outcomes)
+
+
+def _computed(names: list[str], store: Path, quick: bool, workers: int | None) -> dict[str, Outcome]:
+    """All points at once, and then each as the store has it: their checks are of different number and length."""
+    points, problem = {name: named(name, quick) for name in names}, library.escaping_mediocrity()
+    sweep(
+        measured,
+        problem,
+        {"point": list(points.values())},
+        store=store,
+        workers=workers,
+        retry_failed=True,
+        progress=told(),
+    )
+    with warnings.catch_warnings():  # a point that failed is told by the page, and was by the sweep
+        warnings.simplefilter("ignore", UserWarning)
+        return {
+            name: outcome_of(name, sweep(measured, problem, {"point": [point]}, store=store))
+            for name, point in points.items()
+        }
+
+
+def _write(
+    folder: Path, seeds: tuple[Seed, ...], rows: tuple[Row, ...], outcomes: dict[str, Outcome], made: Made
+) -> Path:
+    path = folder / PAGE
+    with whole(path) as part:
+        part.write_text(html_report(seeds, rows, outcomes, made), encoding="utf-8", newline="\n")
+    return path
