@@ -18,9 +18,9 @@ from limitlab.errors import LimitlabError
 from limitlab.explorer import downloads
 from limitlab.explorer.controls import Choice, FieldError, Number, Text
 from limitlab.explorer.description import Answers
+from limitlab.explorer.drawn.screen import formula
 from limitlab.explorer.form import form_html
 from limitlab.explorer.pages import pages
-from limitlab.explorer.screen import formula
 from limitlab.jobs.requests import Request
 from limitlab.spec import loads
 

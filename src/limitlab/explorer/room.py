@@ -12,9 +12,9 @@ from nicegui import ui
 from limitlab.errors import LimitlabError
 from limitlab.explorer import downloads
 from limitlab.explorer.description import CAP, Page, Words
+from limitlab.explorer.drawn.screen import formula, to_screen
 from limitlab.explorer.form import form_html, plain_values
 from limitlab.explorer.frame import frame
-from limitlab.explorer.screen import formula, to_screen
 from limitlab.explorer.sitting import Sitting
 
 if TYPE_CHECKING:

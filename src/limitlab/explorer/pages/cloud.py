@@ -8,7 +8,7 @@ import numpy as np
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.explorer.controls import Choice, Number, Switch
 from limitlab.explorer.description import Answers, Ask, Cost, Page, Remedy, Table, Values, Words, plain_times
-from limitlab.explorer.film import film, player
+from limitlab.explorer.drawn.film import film, player
 from limitlab.figures import Drawing, average, new_figure, palette, style_axes
 from limitlab.jobs.requests import Request
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture

@@ -1,0 +1,1 @@
+"""Figures as the browser gets them, and films."""
