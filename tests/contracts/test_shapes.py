@@ -64,6 +64,12 @@ def test_other_iterations_compile_nothing():
         assert programs(lambda limit=limit, again=again: ll.predict(again, limit)) == 0
 
 
+def test_message_passing_is_two_programs_however_many_replicas():
+    problem = messages(ll.GaussianPrior(), ll.Sign(), 2.0, iterations=3)
+    assert programs(lambda: ll.simulate(problem, d=31, replicas=6)) <= 2  # the runs, and their errors on new labels
+    assert programs(lambda: ll.simulate(problem, d=31, replicas=9, seed=1)) == 0
+
+
 def test_a_program_is_counted():
     problem = committee("linear", "linear", 1, 1)
     assert programs(lambda: ll.predict(problem, ll.OverlapODE(), times=[0.0, 0.1])) > 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import limitlab
 from limitlab._setup import trim
 from limitlab.cli import listing, warm
 from limitlab.errors import InputError
@@ -17,6 +18,7 @@ from limitlab.gallery import ENTRIES
 from limitlab.library import LIBRARY
 from limitlab.macro.predict import LIMITS
 from limitlab.problems.activations import ACTIVATIONS
+from limitlab.spec.kinds import kind_named, known_kinds
 from limitlab.sweep.storage.migrate import migrate
 
 COUNTED = """
@@ -130,6 +132,33 @@ def test_a_command_that_computes_nothing_needs_no_jax(tmp_path, command):
 @pytest.mark.parametrize("command", ["spec perceptron", "limits perceptron", "cite soft-committee --limit OverlapODE"])
 def test_a_command_that_asks_a_problem_needs_jax_and_equinox_alone(command):
     assert loaded(command) == {"jax", "equinox"}
+
+
+def test_a_problem_loads_the_parts_that_it_names():
+    """Not every rule there is; a name that is wrong does, for the words that list them."""
+    code = """
+import sys, limitlab as ll
+from limitlab.spec import dumps, from_dict, to_dict
+problem = ll.library.perceptron()
+dumps(problem)
+print("limitlab.algorithms.one_pass.adam" in sys.modules)
+try:
+    from_dict(to_dict(problem) | {"channel": {"kind": "Sing"}})
+except ll.errors.SpecError as error:
+    print("Did you mean 'Sign'?" in str(error), "limitlab.algorithms.one_pass.adam" in sys.modules)
+"""
+    assert child(code).split() == ["False", "True", "True"]
+
+
+def test_a_kind_that_is_found_alone_is_the_one_in_the_list():
+    public = set(dir(limitlab))
+    for base, kinds in known_kinds().items():
+        for name, kind in kinds.items():
+            assert kind_named(base, name) is (kind if name in public else None), name
+    parts = {base.__name__: base for base in known_kinds()}
+    assert kind_named(parts["AbstractChannel"], "Sign") is not None
+    for wrong in ("GAMP", "AbstractChannel", "Problem", "predict", "GAMPEstimator", "CustomChannel", "os", None, 3):
+        assert kind_named(parts["AbstractChannel"], wrong) is None
 
 
 @pytest.mark.parametrize("name", ["Gaussian", "predict", "simulate", "thresholds", "sweep"])

@@ -13,13 +13,15 @@ import numpy as np
 
 import limitlab.algorithms
 import limitlab.problems
+from limitlab._lazy import public_names
 from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.links import AbstractLink
 from limitlab.problems.problem import Problem
 from limitlab.spec.places import stands
 
-__all__ = ["WORDED", "example", "fields_of", "kind_of", "known_kinds", "ours"]
+__all__ = ["WORDED", "example", "fields_of", "kind_named", "kind_of", "known_kinds", "ours"]
 
+ROOMS = ("limitlab.problems.", "limitlab.algorithms.")
 WORDED = (AbstractActivation, AbstractLink)  # known in a file by a text, not by a table
 NO_PARTS = ("limitlab.algorithms.gamp.estimator",)  # scikit-learn, which is slow to import, is its base
 
@@ -30,18 +32,37 @@ def known_kinds() -> dict[type, dict[str, type]]:
     classes = set()
     for home in (limitlab.problems, limitlab.algorithms):
         for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
-            if info.name in NO_PARTS:
-                continue
-            module = importlib.import_module(info.name)
-            classes |= {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, eqx.Module)}
-    rooms = ("limitlab.problems.", "limitlab.algorithms.")
-    parts = {c for c in classes if c.__module__.startswith(rooms) and not issubclass(c, (Problem, *WORDED))}
-    parts = {c for c in parts if any(base.__name__.startswith("Abstract") for base in c.__mro__)}  # no microstates
-    parts = {c for c in parts if not any(_fields_are_functions(c))}  # these live in Python only
-    concrete = sorted(
-        (c for c in parts if not _abstract(c) and not c.__name__.startswith("_")), key=lambda c: c.__name__
-    )
+            if info.name not in NO_PARTS:
+                module = importlib.import_module(info.name)
+                classes |= {c for c in vars(module).values() if isinstance(c, type) and c.__module__ == info.name}
+    parts = {c for c in classes if _is_part(c)}
+    concrete = sorted((c for c in parts if not _abstract(c)), key=lambda c: c.__name__)
     return {base: {c.__name__: c for c in concrete if issubclass(c, base)} for base in parts}
+
+
+def kind_named(base: type, name: Any) -> type | None:
+    """The class in `known_kinds` of this base and name, if it is public: found without loading all others.
+
+    Where it is says our own list of public names; a name that is not there is not looked for.
+    """
+    home = _homes().get(name, "") if isinstance(name, str) else ""
+    if not home.startswith(ROOMS) or home in NO_PARTS:
+        return None
+    found = getattr(importlib.import_module(home), name)
+    fits = isinstance(found, type) and _is_part(found) and not _abstract(found) and issubclass(found, base)
+    return found if fits else None
+
+
+@functools.cache
+def _homes() -> dict[str, str]:
+    return public_names("limitlab")
+
+
+def _is_part(c: type) -> bool:
+    """Whether a class is an abstract part or one of its kinds: no microstate, and nothing that lives in Python only."""
+    if not (c.__module__.startswith(ROOMS) and issubclass(c, eqx.Module)) or issubclass(c, (Problem, *WORDED)):
+        return False
+    return any(base.__name__.startswith("Abstract") for base in c.__mro__) and not any(_fields_are_functions(c))
 
 
 def _abstract(part: type) -> bool:

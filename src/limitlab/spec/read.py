@@ -12,7 +12,7 @@ from limitlab.problems.activations import AbstractActivation, activation
 from limitlab.problems.links import AbstractLink, link
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_WHOLE, MAX_WIDTH, check_bounds
-from limitlab.spec.kinds import example, fields_of, known_kinds
+from limitlab.spec.kinds import example, fields_of, kind_named, known_kinds
 from limitlab.text import did_you_mean, join, printable, show
 
 __all__ = ["from_dict"]
@@ -82,7 +82,10 @@ def _value(value: Any, hint: Any, path: str) -> Any:
 
 
 def _part(value: Any, base: type, path: str) -> Any:
-    kinds = known_kinds()[base]
+    found = kind_named(base, value.get("kind")) if isinstance(value, dict) else None
+    if found is not None:
+        return _fields(found, value, path)
+    kinds = known_kinds()[base]  # all modules of parts are loaded, for the words or for a part that is not public
     shown = f'{path} = {{kind = "{next(iter(kinds), "")}", ...}}'
     if not isinstance(value, dict):
         raise SpecError(f"{path} must be a table with its kind, such as {shown}; got {show(value)}.")
