@@ -21,9 +21,7 @@ from limitlab.verbs import Pace, tick
 __all__ = ["Batch", "block_length", "bytes_needed", "continue_batch", "first_batch", "iterate_batch"]
 
 BLOCKS = 8  # of the past, for the number of steps first asked for; more are added when a run goes on
-LONG = (
-    64  # steps of a block from which on kernels begin with room for a quarter of the blocks: rows cost what they hold
-)
+LONG = 64  # steps of a block from which on kernels begin with a quarter of the room: room costs time
 PIECE = 16  # steps of the first compiled call; of later ones as many as a part of a second takes
 
 
