@@ -108,6 +108,21 @@ def made_up_paths():
             one, times = persistent_sgd.problem(rule, start), persistent_sgd.TIMES
             data[f"{rule}_{end}"] = made_up_path(one, times, speed, 12, 0.01, 2 * seed)
             data[f"{rule}_{end}_dmft"] = made_up_path(one, times, speed, 8, 0.003, 2 * seed + 1)
+    return data | made_up_late()
+
+
+def made_up_late():
+    """Persistent SGD is slower and goes farther."""
+    data, t = {}, persistent_sgd.LATE_TIMES[:, None]
+    for rule, (speed, end, found) in {"gd": (1, 0.6, 0), "sgd": (1, 0.6, 0), "psgd": (0.1, 0.9, 0.8)}.items():
+        one = persistent_sgd.problem(rule, persistent_sgd.LATE_START, persistent_sgd.LATE_ETA)
+        for d, runs in persistent_sgd.LATE_RUNS.items():
+            noise = np.random.default_rng(len(data)).normal(size=runs)
+            m, success = 0.2 + (end - 0.2 + 0.05 * noise) * (1 - np.exp(-speed * t)), flags(found, runs)
+            values = {"m": (("time", "replica"), m), "success": ("replica", success)}
+            values["success_time"] = ("replica", np.where(success, 30.0, np.inf))
+            coords = {"time": t[:, 0]}
+            data[f"{rule}_d{d}"] = dataset(one, values, coords, method="made up", attrs={"d": d})
     return data
 
 
@@ -338,6 +353,12 @@ WRONG = {
         (lambda data: changed(data, "psgd_2_dmft", C=lambda C: 0.8 * C), "τ = 1, start 0.2:"),
         (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "control: the theory of SGD"),
         (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "SGD moves as GD does"),
+        (lambda data: changed(data, "psgd_d250", m=lambda m: m - 0.3), "behind GD at t = 1 and ahead"),
+        (lambda data: changed(data, "psgd_d250", m=lambda m: m + 0.4), "behind SGD at t = 1 and ahead"),
+        (lambda data: changed(data, "psgd_d250", success=unlucky), "than of GD have found"),
+        (lambda data: changed(data, "sgd_d250", success=lucky), "than of SGD have found"),
+        (lambda data: changed(data, "psgd_d500", m=lambda m: 0 * m), "behind GD at t = 1 and gains"),
+        (lambda data: changed(data, "psgd_d500", m=lambda m: m + 0.4), "behind SGD at t = 1 and gains"),
     ],
     "persistent-random": [
         (lambda data: {**data, "psgd": data["gd"]}, "more often than GD"),

@@ -12,7 +12,7 @@ import pytest
 import limitlab as ll
 from cases import descent
 from independent import linear_overlaps, linear_regression
-from limitlab.macro.dmft import paths, rows
+from limitlab.macro.dmft import paths, rows, solve
 from limitlab.macro.dmft.dmft import DMFT
 from limitlab.macro.dmft.rows import Scheme
 
@@ -187,12 +187,13 @@ def test_few_trajectories_have_no_bias_beyond_their_error_bars(name):
 def test_the_identity_imposed_as_it_stands_is_biased(monkeypatch):
     """The old estimator: a regression without what K explains already, whose noise was not weighed."""
 
-    def imposed(k, t, K, Cz_t, fit):
+    def imposed(k, t, K, Cz_t, fit, reuse):
         index = jnp.arange(K.shape[1])
         ridge = jnp.asarray(0.1)
         gram = rows._cholesky_row(k.gram, Cz_t[0], t, ridge)
         left = jnp.where(index <= t, fit.left - K @ k.Cz, 0.0)
-        return K + rows._cholesky_solve(gram, left.T).T, gram, ridge
+        factors = rows.Factors(gram, ridge, k.other_gram, k.other_ridge)
+        return K + rows._cholesky_solve(gram, left.T).T, factors
 
     def unexplained(model, sample, z, g, *rest):
         zero, t = jnp.zeros(()), rest[-1]
@@ -316,6 +317,23 @@ def test_a_run_that_outgrows_its_room_goes_on():
     _, state = limit.run(problem, [0.3])
     longer, _ = limit.resume(problem, state, [0.3, 1.5])
     np.testing.assert_allclose(longer.m, whole.m, atol=1e-8)
+
+
+def test_room_that_grows_and_factors_that_are_kept_change_nothing(monkeypatch):
+    """Kernels of long runs begin small, and the factor of a ridge that returns is not computed anew."""
+    problem, limit = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), DMFT(trajectories=N, batches=1)
+    whole = ll.predict(problem, limit, [0.1, 0.3, 0.6])
+    with monkeypatch.context() as patch:
+        patch.setattr(solve, "LONG", 8)
+        grown = ll.predict(problem, limit, [0.1, 0.3, 0.6])
+    with monkeypatch.context() as patch:
+        patch.setattr(DMFT, "_scheme", lambda self, setting: Scheme(1, identity=True, mutation="anew"))
+        anew = ll.predict(problem, limit, [0.1, 0.3, 0.6])
+    other = ll.predict(problem, DMFT(trajectories=N, batches=1, seed=1), [0.1, 0.3, 0.6])
+    for name in ("m", "C", "R", "M_R", "train_loss"):
+        np.testing.assert_allclose(grown[name], whole[name], atol=1e-8)
+        np.testing.assert_allclose(anew[name], whole[name], atol=1e-8)
+        assert np.max(np.abs(other[name] - whole[name])) > 1e-5  # the control: another seed is not the same
 
 
 # --- bad input and warnings ----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from limitlab.macro.dmft.forces import AbstractForce
 from limitlab.numerics.trees import as_array
 from limitlab.states.run import FIELD_BOUND
 
-__all__ = ["Fit", "Kernels", "Model", "Row", "Scheme", "close_row", "first_kernels", "roomier"]
+__all__ = ["Factors", "Fit", "Kernels", "Model", "Row", "Scheme", "close_row", "first_kernels", "roomier"]
 
 JITTER = 1e-9  # relative, on the diagonal of M_C: for full batches it is nearly singular
 TINY = 1e-300
@@ -43,7 +43,7 @@ class Scheme(eqx.Module):
 
     ``mutation`` leaves something out, so that tests can see it fail: "no_memory" drops K(t, s) for s < t, "fresh_noise"
     draws the effective noise anew at each step, "swapped" has the factors of K in the other order, "symmetric_noise"
-    takes the noise of two units at two times to be symmetric.
+    takes the noise of two units at two times to be symmetric. "anew" leaves nothing out: no factor is used again.
     """
 
     probes: int = eqx.field(static=True, default=1)
@@ -112,6 +112,8 @@ class Kernels(eqx.Module):
     noise: jax.Array  # Cholesky factor of M_C
     gram: jax.Array  # Cholesky factor of Cz + ridge
     ridge: jax.Array
+    other_gram: jax.Array  # the same for the ridge before this one, to which it often returns
+    other_ridge: jax.Array
     M: jax.Array  # (step, m, k)
     a: jax.Array  # (step, m)
     loss: jax.Array  # (step,)
@@ -134,7 +136,9 @@ def first_kernels(size: int, M: np.ndarray, rest: np.ndarray) -> Kernels:
         R=as_array(square),
         noise=as_array(one),
         gram=as_array(one),
-        ridge=as_array(np.zeros(())),
+        ridge=as_array(np.ones(())),
+        other_gram=as_array(one),
+        other_ridge=as_array(2 * np.ones(())),
         M=as_array(first),
         a=as_array(units),
         loss=as_array(line),
@@ -184,9 +188,9 @@ def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
         noise = put(k.noise, put(jnp.zeros_like(M_C), jnp.linalg.cholesky(own), axis=1))
     Y = M_C @ k.R.T
     before = row.B - block(Y + K @ k.Cz)
-    gram, ridge = k.gram, k.ridge
+    factors = Factors(k.gram, k.ridge, k.other_gram, k.other_ridge)
     if row.fit is not None:
-        K, gram, ridge = _fitted(k, t, K, Cz_t, row.fit)
+        K, factors = _fitted(k, t, K, Cz_t, row.fit, reuse=scheme.mutation != "anew")
     if scheme.mutation == "no_memory":
         K = jnp.where(step == t, K, 0.0)
     q = jnp.where(upto, Y + K @ k.Cz, 0.0)
@@ -212,8 +216,10 @@ def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
         Cz=put(put(k.Cz, new, t + 1), new.T, t + 1, axis=1),
         R=put(k.R, R, t + 1),
         noise=noise,
-        gram=gram,
-        ridge=ridge,
+        gram=factors.gram,
+        ridge=factors.ridge,
+        other_gram=factors.other,
+        other_ridge=factors.other_ridge,
         M=k.M.at[t + 1].set(M),
         a=k.a.at[t].set(a),
         loss=k.loss.at[t].set(row.loss),
@@ -240,16 +246,26 @@ def _step_sizes(model: Model, M, mu, Cz, q, Q):
     return a, a * eps, a * jnp.sqrt(heat)
 
 
-def _fitted(k: Kernels, t, K, Cz_t, fit: Fit) -> tuple[jax.Array, jax.Array, jax.Array]:
-    r"""Row t of K with what regression adds to it, the factor of C_z + ridge, and the ridge.
+class Factors(NamedTuple):
+    """The factor of C_z + ridge and its ridge, and those of the ridge before."""
+
+    gram: jax.Array
+    ridge: jax.Array
+    other: jax.Array
+    other_ridge: jax.Array
+
+
+def _fitted(k: Kernels, t, K, Cz_t, fit: Fit, reuse: bool) -> tuple[jax.Array, Factors]:
+    r"""Row t of K with what regression adds to it, and the factors of C_z + ridge.
 
     .. math:: K \leftarrow K + \big(\alpha E[g z^T] - K C_z\big) (C_z + \Lambda)^{-1}, \qquad
               \Lambda_s = \mathrm{Var(regression)}\,/\,\mathrm{Var(tangents)}_s
 
     is the estimate of least variance from two that are independent: tangents win where they are small, regression where
     they explode. Noise dK of K biases C_z by its square, e^2 dK C_z dK: the less of it, the less bias. The ridge is
-    rounded to a power of two, and the factor computed anew when it changes. Where a force jumps tangents are in doubt,
-    and the ridge is at its least, 0.01.
+    rounded to a power of two; it goes back and forth between two of them at four steps in ten, so the factors of both
+    are kept, and one is computed anew only for a third. Where a force jumps tangents are in doubt, and the ridge is at
+    its least, 0.01.
     """
     m, columns = K.shape
     index, first = jnp.arange(columns), t * m
@@ -260,10 +276,14 @@ def _fitted(k: Kernels, t, K, Cz_t, fit: Fit) -> tuple[jax.Array, jax.Array, jax
         seen = (index[:, None] < first) & (index < first)
         return jnp.linalg.cholesky(jnp.where(seen, k.Cz, 0.0) + jnp.diag(jnp.where(index < first, ridge, 1.0)))
 
-    gram = jax.lax.cond(ridge == k.ridge, lambda: k.gram, anew)
+    same, back = (reuse & (ridge == x) for x in (k.ridge, k.other_ridge))
+    gram = jax.lax.cond(same, lambda: k.gram, lambda: jax.lax.cond(back, lambda: k.other_gram, anew))
+    other = jax.lax.cond(same, lambda: k.other_gram, lambda: k.gram)
+    other_ridge = jnp.where(same, k.other_ridge, k.ridge)
     left = jnp.where(index < first + m, fit.left, 0.0)
     K = K + _cholesky_solve(_cholesky_rows(gram, Cz_t, t, last * jnp.ones(m)), left.T).T
-    return K, _cholesky_rows(gram, Cz_t, t, ridge * jnp.ones(m)), ridge
+    gram, other = (_cholesky_rows(x, Cz_t, t, r * jnp.ones(m)) for x, r in ((gram, ridge), (other, other_ridge)))
+    return K, Factors(gram, ridge, other, other_ridge)
 
 
 def _cholesky_rows(L: jax.Array, rows: jax.Array, t, ridge: jax.Array) -> jax.Array:

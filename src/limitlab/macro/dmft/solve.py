@@ -21,6 +21,7 @@ from limitlab.verbs import Pace, tick
 __all__ = ["Batch", "block_length", "bytes_needed", "continue_batch", "first_batch", "iterate_batch"]
 
 BLOCKS = 8  # of the past, for the number of steps first asked for; more are added when a run goes on
+LONG = 64  # steps of a block from which on kernels begin with a quarter of the room: room costs time
 PIECE = 16  # steps of the first compiled call; of later ones as many as a part of a second takes
 
 
@@ -42,24 +43,24 @@ def block_length(steps: int) -> int:
 
 def _slots(steps: int, length: int) -> int:
     """Room for blocks: a power of two, so that going on rarely compiles anew."""
-    slots = BLOCKS
+    slots = BLOCKS if length < LONG else BLOCKS // 4
     while slots * length < steps + 1:
         slots *= 2
     return slots
 
 
 def bytes_needed(count: int, scheme: Scheme, steps: int, iterated: bool = False, units: int = 1) -> int:
-    """Memory of one batch: 32 + 9 probes bytes per trajectory, unit and step, and six kernels, twice."""
+    """Memory of one batch: 32 + 9 probes bytes per trajectory, unit and step, and seven kernels, twice."""
     length, probes = block_length(steps), scheme.probes
     slots = _slots(steps, length)
     each = 24 + 9 * probes + (8 if scheme.identity else 0) + (16 + 16 * probes if iterated else 0)
-    return units * count * each * (steps + 3 * length) + 2 * 6 * 8 * (units * (slots * length + 1)) ** 2
+    return units * count * each * (steps + 3 * length) + 2 * 7 * 8 * (units * (slots * length + 1)) ** 2
 
 
 def first_batch(model: Model, sample: Sample, M: np.ndarray, rest: np.ndarray, key: jax.Array, length: int) -> Batch:
     """Step 0, at overlaps M (m, k); the first fields of the sample have the Gram matrix ``rest`` (m, m)."""
     front = first_front(model.rule, sample, model.scheme, key)
-    kernels = first_kernels(BLOCKS * length + 1, M, rest)
+    kernels = first_kernels(_slots(0, length) * length + 1, M, rest)
     units, count = sample.first.shape
     return Batch(sample, (), empty_block(units, count, model.scheme, length), front, kernels, 0)
 
@@ -68,13 +69,13 @@ def continue_batch(model: Model, batch: Batch, key: jax.Array, last: int) -> Bat
     """Close all rows up to step ``last``: each needs earlier ones only, so one pass is exact."""
     length, count = len(batch.now.h) // model.units, batch.now.h.shape[1]
     empty = empty_block(model.units, count, model.scheme, length)
-    slots = _slots(last, length)
     past, now, front, k, t = batch.past, batch.now, batch.front, batch.kernels, batch.t
-    if len(k.M) < slots * length + 1:
-        k = roomier(k, slots * length + 1)
     pace = Pace(PIECE)
     while t <= last:
         tick((t / (last + 1)) ** 2)  # a step costs what lies behind it
+        slots = max(_slots(t, length), len(k.M) // length)
+        if len(k.M) < slots * length + 1:
+            k = roomier(k, slots * length + 1)
         upto = min(last + 1, (t // length + 1) * length, pace.upto(t))
         slotted = past + (empty,) * (slots - 1 - len(past))
         now, front, k = _stage(model, batch.sample, slotted, now, front, k, key, np.asarray(t), np.asarray(upto))
@@ -107,7 +108,9 @@ def iterate_batch(model: Model, batch: Batch, key: jax.Array, last: int, toleran
     """
     m, k, length, count = model.units, len(model.P), len(batch.now.h) // model.units, batch.now.h.shape[1]
     slots, stages = _slots(last, length), last // length + 1
-    start = roomier(batch.kernels, slots * length + 1) if slots > BLOCKS else batch.kernels
+    start = batch.kernels
+    if len(start.M) < slots * length + 1:
+        start = roomier(start, slots * length + 1)
     size = slots * length + 1
     rows, pairs = jnp.zeros((size, m, size * m)), jnp.zeros((size, m, m))
     nothing = Row(M_C=rows, K=rows, fit=None, B=pairs, mu=jnp.zeros((size, m, k)), loss=jnp.zeros(size))
