@@ -1,8 +1,9 @@
 """How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
 
-A test runs most of its programs once, so the default run compiles them without optimisation and with XLA's older
-emitters of loops, in a third of the time. Slow tests compile as users do, and so do the few programs that need it
-(`users.environment`); the others that tests start inherit the flags. ``XLA_FLAGS`` of one's own are left alone.
+A test runs most of its programs once, so the default run compiles them with little optimisation and with XLA's older
+emitters of loops, in half the time (no optimisation at all makes long integrals slower than it saves). Slow tests
+compile as users do, and so do the few programs that need it (`users.environment`); the others that tests start inherit
+the flags. ``XLA_FLAGS`` of one's own are left alone.
 """
 
 import gc
@@ -13,7 +14,7 @@ import pytest
 from limitlab.numerics.machine import relieve
 
 FLAGS = {
-    "xla_backend_optimization_level": "0",
+    "xla_backend_optimization_level": "1",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
