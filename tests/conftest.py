@@ -1,8 +1,46 @@
-"""Compiled programs are given up before a test process has more memory maps than Linux allows (65530)."""
+"""How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
+
+A test runs most of its programs once, so the default run compiles them with little optimisation and with XLA's older
+emitters of loops, in half the time (no optimisation at all makes long integrals slower than it saves). Slow tests
+compile as users do, and so do the few programs that need it (`users.environment`); the others that tests start inherit
+the flags. ``XLA_FLAGS`` of one's own are left alone.
+"""
+
+import gc
+import os
 
 import pytest
 
 from limitlab.numerics.machine import relieve
+
+FLAGS = {
+    "xla_backend_optimization_level": "1",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
+
+
+def pytest_configure(config):
+    """Before JAX reads them."""
+    if config.option.markexpr == "not slow":
+        os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={value}" for name, value in FLAGS.items()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file's tests stay on one worker, where its programs are, until the other worker has nothing left to do."""
+    if config.option.dist == "load":  # nothing else was asked for
+        from xdist.scheduler import WorkStealingScheduling
+
+        return WorkStealingScheduling(config, log)
+    return None
+
+
+def pytest_collection_finish(session):
+    """What the tests were collected to stays: the garbage collector need not walk through it after every trace."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import inspect
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from cases import committee, descent, mixture
 from limitlab.algorithms.one_pass.base import AbstractOnePass
 from limitlab.numerics import machine
 from limitlab.numerics.machine import Memory, check_memory, in_units
+from users import environment
 
 HERE = Path(__file__).parent
 TIMES = [0.0, 0.1]
@@ -219,8 +219,7 @@ def test_bytes_in_words(small_machine):
 def measured(names: list[str]) -> dict[str, tuple[float, float]]:
     """name -> (bytes said, bytes taken at the peak), in a process of its own."""
     command = [sys.executable, str(HERE / "peak_memory.py"), *names]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [HERE.parent, *sys.path]))}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -412,9 +411,8 @@ def test_a_loop_outside_of_a_sweep_keeps_its_memory_maps():
     """Compiled programs are given up before the limit, here a low one; without that the loop goes far beyond it."""
     seen = {}
     for how in ("minded", "left alone"):
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [HERE.parent, *sys.path]))}
         command = [sys.executable, str(HERE / "many_maps.py"), how]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment())
         assert done.returncode == 0, done.stderr[-2000:]
         seen[how] = json.loads(done.stdout.splitlines()[-1])
     alone, minded = seen["left alone"], seen["minded"]
