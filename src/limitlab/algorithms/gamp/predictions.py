@@ -36,7 +36,7 @@ def prediction_errors(
     points = [x.reshape(-1, *x.shape[2:]) for x in (M, Q, V, np.broadcast_to(P, M.shape))]
     fine = ~gone.ravel() & np.all([np.all(np.isfinite(x), axis=(1, 2)) for x in points], axis=0)
     safe = [np.where(fine[:, None, None], x, np.eye(x.shape[-1])) for x in points]
-    errors = np.asarray(_errors(output, nodes, *map(jnp.asarray, safe), binary))
+    errors = np.asarray(_errors(output, nodes, tuple(map(jnp.asarray, safe)), binary))
     return np.where(fine, errors, np.nan).reshape(gone.shape), "classification error" if binary else "mean-square error"
 
 
@@ -54,7 +54,7 @@ def _nodes(K: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @eqx.filter_jit
-def _errors(output: MatrixOutput, nodes, M, Q, V, P, binary: bool):
+def _errors(output: MatrixOutput, nodes, points: tuple, binary: bool):
     u, p = nodes
 
     def one(point):
@@ -71,4 +71,4 @@ def _errors(output: MatrixOutput, nodes, M, Q, V, P, binary: bool):
             return (1 - p @ (jnp.where(guess >= 0, 1.0, -1.0) * truth)) / 2
         return output.square(P) + p @ (guess * (guess - 2 * truth))
 
-    return jax.lax.map(one, (M, Q, V, P))
+    return jax.lax.map(one, points)

@@ -75,7 +75,7 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     for name, many in (("sum", wide["sum"].values), ("majority", wide["majority"].values)):
         limits[name] = float(np.polyfit(1 / K[2:], many[2:] / K[2:] ** 2, 2)[-1])
     early, late = ([_score(data, i, at) for i in range(len(RUNS))] for at in (5, -1))
-    told = [_apart(data[f"evolution_{i}"].M.values[-1]) for i in range(len(RUNS))]
+    told = [float(_apart(data[f"evolution_{i}"].M.values[-1])) for i in range(len(RUNS))]
     return [
         Check("with a label for ties two units specialise at 2.05238", abs(zero - 2.05238) < 1e-5, f"{zero:.6f}"),
         Check("with a coin for ties at 7.15501", abs(coin - 7.15501) < 2e-5, f"{coin:.6f}"),
