@@ -7,22 +7,13 @@ gallery are shown if they are there: ``limitlab run NAME`` leaves them in ``limi
 another folder.
 """
 
-import os
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
-os.environ.setdefault("MPLBACKEND", "agg")
-
-from jupyter_client.connect import ConnectionFileMixin  # noqa: E402
-from nbclient import NotebookClient  # noqa: E402
 
 import limitlab  # noqa: E402
-
-# Kernels talk through files: there may be no network at all, not even a loopback.
-ConnectionFileMixin.transport.default_value = "ipc"
-NotebookClient.startup_timeout.default_value = 300  # seconds; a busy machine
 
 project, author, copyright = "limitlab", "The limitlab developers", "The limitlab developers"
 version = release = limitlab.__version__

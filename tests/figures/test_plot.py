@@ -319,11 +319,10 @@ def test_a_notebook_shows_the_figure_once(monkeypatch):
     figure._ipython_display_()
     assert shown == [b"\x89PNG"]
     monkeypatch.setattr(matplotlib, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
-    figure._ipython_display_()  # the backend shows what pyplot knows at the end of the cell
-    assert shown == [b"\x89PNG"]
-    close_figure(figure)  # as it does itself
-    figure._ipython_display_()
+    assert plt.fignum_exists(figure.number)
+    figure._ipython_display_()  # the backend calls this of all that pyplot knows at the end of the cell
     assert shown == [b"\x89PNG"] * 2
+    assert not plt.fignum_exists(figure.number)  # so that it has nothing left to show
 
 
 def test_results_are_drawn_in_axes_of_the_user():

@@ -118,8 +118,9 @@ def _make(known: bool, **settings: Any) -> "Figure":
         def _ipython_display_(self) -> None:
             from IPython.display import Image, display  # pyright: ignore[reportMissingImports]
 
-            if not _shown_by_pyplot(self):
-                display(Image(png(self)))
+            display(Image(png(self)))
+            if _shown_by_pyplot(self):
+                close_figure(self)  # it would show the figure again, by this very method, at the end of the cell
 
     if not known:
         return NotebookFigure(**settings)
