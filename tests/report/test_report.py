@@ -85,6 +85,8 @@ def test_the_page_has_a_row_for_every_claim_and_asks_no_host(tmp_path, few):
     assert "http" not in text and "src=" not in text
     assert "CHECK FAILS" not in text and 'class="failed"' not in text
     assert ll.__version__ in text
+    assert "a part of the report" not in text
+    assert "a part of the report" in report(tmp_path, names=CHEAP).page.read_text()
 
 
 def test_a_wrong_constant_turns_its_claim_red_and_the_exit_code_to_one(tmp_path, few, monkeypatch):

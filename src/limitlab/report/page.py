@@ -21,14 +21,14 @@ from limitlab.sweep.job import versions
 __all__ = ["PAGE", "Made", "html_report"]
 
 PAGE = "report.html"
-CLASSES = dict(
+CLASSES: dict[str, str] = dict(
     zip((*VERDICTS, NOT_RUN, UNTESTABLE, FAILS), "holds corrected false idle idle fails".split(), strict=True)
 )
 STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; margin: 0 auto; max-width: 1240px;
-       padding: 1rem 1.25rem 3rem; overflow-wrap: anywhere; }
+       padding: 1rem 1.25rem 3rem; overflow-wrap: break-word; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0.5rem 0; }
 h2 { font-size: 1.3rem; margin: 2.2rem 0 0.5rem; border-bottom: 2px solid #222; }
 h3 { font-size: 1.05rem; margin: 0 0 0.3rem; }
@@ -46,11 +46,11 @@ article { border-top: 1px solid #bbb; padding: 0.8rem 0; break-inside: avoid; }
 .detail { color: #555; font-size: 0.9rem; display: block; text-indent: 0; }
 .picture { background-size: contain; background-repeat: no-repeat; max-width: 100%; display: block;
            print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-.small { float: right; width: 300px; margin: 0 0 0.5rem 1rem; }
+.picture.small { float: right; width: 340px; margin: 0 0 0.5rem 1rem; }
 article::after { content: ""; display: block; clear: both; }
 @media (max-width: 700px) {
   body { padding: 0.5rem 0.8rem 2rem; }
-  .small { float: none; width: 100%; margin: 0.4rem 0; }
+  .picture.small { float: none; width: 100%; margin: 0.4rem 0; }
   table.claims thead { display: none; }
   table.claims tr { display: block; border-top: 1px solid #bbb; padding: 0.4rem 0; }
   table.claims td { display: inline; border: 0; padding: 0 0.35rem 0 0; }
@@ -62,11 +62,12 @@ article::after { content: ""; display: block; clear: both; }
 
 @dataclass(frozen=True)
 class Made:
-    """How a report was made: at which sizes, when, and whether all is well."""
+    """How a report was made: at which sizes, when, whether all is well, and whether it is a part of the whole."""
 
     quick: bool
     began: datetime.datetime
     ok: bool
+    part: bool = False
 
 
 def html_report(seeds: Sequence[Seed], rows: Sequence[Row], outcomes: Mapping[str, Outcome], made: Made) -> str:
@@ -136,6 +137,8 @@ def _summary(rows: Sequence[Row], outcomes: Mapping[str, Outcome], made: Made) -
         f"{_minutes(took)}, {_minutes(worked)} of processors. Every number is measured by the checks named beside it; "
         "a tolerance or error bar stands with each. What a claim says is in our own words.</p>",
     ]
+    if made.part:
+        lines.append("<p>This is a part of the report: only some entries and formulas were asked for.</p>")
     if broken:
         lines.append(f'<p class="failed">Did not run: {_esc(", ".join(broken))}.</p>')
     return "\n".join(lines)

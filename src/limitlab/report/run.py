@@ -92,7 +92,7 @@ def report(
     rows = tuple(judged(claim, outcomes) for claim in claims)
     broken = any(one.reason or not all(check.ok for check in one.checks) for one in outcomes.values())
     ok = not broken and not any(row.state == FAILS for row in rows)
-    page = _write(folder, seeds, rows, outcomes, Made(quick, began, ok))
+    page = _write(folder, seeds, rows, outcomes, Made(quick, began, ok, names is not None))
     return Report(ok, page, print_pdf(page, folder / PDF), rows, outcomes)
 
 

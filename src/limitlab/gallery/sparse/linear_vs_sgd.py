@@ -216,7 +216,7 @@ ENTRY = Entry(
     figure=figure,
     seconds=75,
     quick=Quick(
-        {"RUNS": 4, "SGD_D": [25, 50, 100], "KERNEL_D": {2: [20, 28, 40], 3: [12, 16, 20, 24]}, "BEYOND": 24},
+        {"SGD_D": [25, 50, 100], "KERNEL_D": {2: [20, 28, 40], 3: [12, 16, 20, 24]}, "BEYOND": 24},
         seconds=25,
         full=("the kernel needs more samples than SGD",),
     ),

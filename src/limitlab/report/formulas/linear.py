@@ -4,6 +4,7 @@ import itertools
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import erf, log_ndtr, ndtr
@@ -87,7 +88,7 @@ def belief_propagation() -> Measured:
 
 @formula("the labels of noiseless signs have probabilities 0 and 1: the channel is a step, and its mean over z is Phi")
 def channel() -> Measured:
-    out = ll.Sign().output(np.float64(1.0), np.float64(0.4), np.float64(0.5))
+    out = ll.Sign().output(jnp.asarray(1.0), jnp.asarray(0.4), jnp.asarray(0.5))
     inside = float(NORMAL @ (0.4 + np.sqrt(0.5) * GRID > 0))
     return Measured(math.exp(float(out.log_z)), inside, 1e-3, 0.5)
 
@@ -114,21 +115,21 @@ def saddle_point() -> Measured:
 @formula("Phi_w of weights +-1 is -A/2 + E log cosh(A + sqrt(A) z)")
 def free_entropy_of_weights() -> Measured:
     A = 1.7
-    found = float(ll.RademacherPrior().bayes(np.float64(A)).phi)
+    found = float(ll.RademacherPrior().bayes(jnp.asarray(A)).phi)
     exact = -A / 2 + float(NORMAL @ np.log(np.cosh(A + np.sqrt(A) * GRID)))
     return Measured(found, exact, 1e-9, exact + A / 2)
 
 
 @formula("Phi_out of noiseless signs is E_v of twice Phi log Phi")
 def free_entropy_of_labels() -> Measured:
-    found = float(ll.Sign().bayes(np.float64(0.5), np.float64(0.5)).phi)
+    found = float(ll.Sign().bayes(jnp.asarray(0.5), jnp.asarray(0.5)).phi)
     return Measured(found, _phi_out(0.5), 1e-6, _phi_out(0.5) / 2)
 
 
 @formula("twice the slope of Phi_w is the overlap")
 def overlap_is_twice_a_slope() -> Measured:
     A, h, prior = 1.3, 1e-4, ll.RademacherPrior()
-    up, down = (float(prior.bayes(np.float64(A + side)).phi) for side in (h, -h))
+    up, down = (float(prior.bayes(jnp.asarray(A + side)).phi) for side in (h, -h))
     m = float(NORMAL @ np.tanh(A + np.sqrt(A) * GRID))
     return Measured((up - down) / h, m, 1e-6, m / 2)
 
@@ -149,7 +150,7 @@ def first_step_of_state_evolution() -> Measured:
 @formula("the least error on a new sign is 1 - (2/pi) arcsin m: the square is inside the mean over v")
 def least_error() -> Measured:
     m = 0.6
-    found = float(ll.Sign().label_mse(np.float64(m), np.float64(1 - m)))
+    found = float(ll.Sign().label_mse(jnp.asarray(m), jnp.asarray(1 - m)))
     mean = 2 * ndtr(np.sqrt(m / (1 - m)) * GRID) - 1
     return Measured(found, 1 - float(NORMAL @ mean**2), 1e-6, 1 - float(NORMAL @ mean) ** 2)
 
@@ -159,7 +160,7 @@ def error_of_an_estimate() -> Measured:
     rng = np.random.default_rng(0)
     w, a = rng.standard_normal(50), rng.standard_normal(50)
     rho, m, q = w @ w / 50, a @ w / 50, a @ a / 50
-    return Measured(float(np.mean((w - a) ** 2)), rho - 2 * m + q, 1e-12, rho - m)
+    return Measured(float(np.mean((w - a) ** 2)), float(rho - 2 * m + q), 1e-12, float(rho - m))
 
 
 # --- message passing ---
@@ -195,7 +196,7 @@ def message_passing() -> Measured:
 @formula("f_a is the posterior mean and f_v = Sigma df_a/dR its variance, for sparse weights")
 def denoiser() -> Measured:
     A, B, s = 1.5, 0.8, 0.3
-    post = ll.GaussBernoulliPrior(s).denoise(np.float64(A), np.float64(B))
+    post = ll.GaussBernoulliPrior(s).denoise(jnp.asarray(A), jnp.asarray(B))
     tilt = np.exp(B * GRID - A * GRID**2 / 2)
     total = (1 - s) + s * float(NORMAL @ tilt)
     mean = s * float(NORMAL @ (GRID * tilt)) / total
@@ -208,14 +209,14 @@ def output_function() -> Measured:
     w, V = 0.4, 0.7
     z = w + np.sqrt(V) * GRID
     mean = float(NORMAL @ (z * (z > 0)) / (NORMAL @ (z > 0)))
-    found = float(ll.Sign().output(np.float64(1.0), np.float64(w), np.float64(V)).g)
+    found = float(ll.Sign().output(jnp.asarray(1.0), jnp.asarray(w), jnp.asarray(V)).g)
     return Measured(found, (mean - w) / V, 2e-3, mean - w)
 
 
 @formula("the predicted label is the mean over z ~ N(omega, V), for |z| in closed form")
 def prediction() -> Measured:
     w, V = 0.4, 0.7
-    found = float(ll.Modulus().mean_label(np.float64(w), np.float64(V)))
+    found = float(ll.Modulus().mean_label(jnp.asarray(w), jnp.asarray(V)))
     closed = math.sqrt(2 * V / math.pi) * math.exp(-(w**2) / (2 * V)) + w * float(erf(w / math.sqrt(2 * V)))
     return Measured(found, closed, 1e-12, abs(w))
 
