@@ -347,6 +347,9 @@ def explore(
       limitlab explore
       limitlab explore --port 9000 --no-browser
     """
+    from limitlab.explorer import check_extra
+
+    check_extra()
     from limitlab.explorer.server import explore
 
     explore(port, host, browser, say, workers, warm)

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import hashlib
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,8 +112,6 @@ def _drawn(figure: Drawing) -> bytes:
 def _folder() -> Path:
     wish = os.environ.get("LIMITLAB_CACHE", "")
     if wish.lower() == "off":
-        import tempfile
-
         return Path(tempfile.gettempdir())
     from platformdirs import user_cache_dir
 

@@ -11,27 +11,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from limitlab.errors import InputError
+import uvicorn
+from fastapi import FastAPI
+from nicegui import Client as Visitor
+from nicegui import app, core, ui
+from starlette.requests import Request as WebRequest
+
+from limitlab.explorer.cards import Pictures, cards
+from limitlab.explorer.front import front, picture_of
 from limitlab.explorer.guard import LOOPBACK, Guard, hosts_of
+from limitlab.explorer.pages import pages
+from limitlab.explorer.room import Room
 from limitlab.jobs.requests import Request
 from limitlab.jobs.service import Service
 
-__all__ = ["check_extra", "explore"]
+__all__ = ["explore"]
 
 STATIC = Path(__file__).parent / "static"
 STAYS = 20.0  # seconds that a visitor who lost the line has to come back
 LONGEST_MESSAGE = 1 << 20  # bytes of a message through a websocket
-
-
-def check_extra() -> None:
-    """Refuse in words if the packages of the explorer are not there."""
-    try:
-        import latex2mathml  # noqa: F401  # pyright: ignore[reportMissingImports]
-        import nicegui  # noqa: F401  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InputError(
-            "The explorer needs NiceGUI, Plotly and latex2mathml: pip install 'limitlab[explorer]'."
-        ) from None
 
 
 def explore(
@@ -46,9 +44,6 @@ def explore(
 
     ``warm`` asks the first questions of all pages at the start, while nobody waits.
     """
-    check_extra()
-    import uvicorn
-
     token = "" if host in (*LOOPBACK, "::1") else secrets.token_urlsafe(24)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
@@ -91,16 +86,6 @@ def _private_folder() -> Iterator[None]:
 
 def _application(workers: int | None, warm: bool) -> Any:
     """The pages, as an ASGI application."""
-    from fastapi import FastAPI
-    from nicegui import Client as Visitor
-    from nicegui import app, core, ui
-    from starlette.requests import Request as WebRequest
-
-    from limitlab.explorer.cards import Pictures, cards
-    from limitlab.explorer.front import front, picture_of
-    from limitlab.explorer.pages import pages
-    from limitlab.explorer.room import Room
-
     logging.getLogger("nicegui").setLevel(logging.WARNING)
     service = Service(workers, warm=_first_questions() if warm else ())
     core.sio.eio.cors_allowed_origins = None  # the same origin only; the guard has looked at the host
@@ -140,8 +125,6 @@ def _application(workers: int | None, warm: bool) -> Any:
 
 def _first_questions() -> tuple[Request, ...]:
     """What the pages ask when they are opened: so that the first visitor does not wait for compilers."""
-    from limitlab.explorer.pages import pages
-
     asked = []
     for page in pages().values():
         asks = page.asks(page.defaults, page.table(page.defaults))
