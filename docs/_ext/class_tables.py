@@ -84,10 +84,9 @@ class LimitFacts(_Made):
 
     def lines(self) -> list[str]:
         limit = LIMITS[self.arguments[0]]
-        return table(
-            ["goes to infinity", "stays", "needs", "cost", "a run at finite size is off by", "reference"],
-            [[limit.grows, limit.stays, limit.needs, limit.cost, rate_in_words(limit.rate), cited(limit.reference)]],
-        )
+        rows = [["stays", limit.stays], ["needs", limit.needs], ["cost", limit.cost]]
+        rows += [["a run at finite size is off by", rate_in_words(limit.rate)], ["reference", cited(limit.reference)]]
+        return table(["goes to infinity", limit.grows], rows)
 
 
 class RuleFacts(_Made):
@@ -95,10 +94,8 @@ class RuleFacts(_Made):
 
     def lines(self) -> list[str]:
         rule = RULES[self.arguments[0]]
-        return table(
-            ["samples", "clock", "reported along", "reference"],
-            [[rule.takes, rule.clock_words or "none", rule.axis or "nothing: one estimate", cited(rule.reference)]],
-        )
+        rows = [["clock", rule.clock_words or "none"], ["reported along", rule.axis or "nothing: one estimate"]]
+        return table(["samples", rule.takes], [*rows, ["reference", cited(rule.reference)]])
 
 
 def setup(app: Any) -> dict[str, Any]:
