@@ -62,7 +62,7 @@ def _positive(h: jax.Array, k: jax.Array, rho: jax.Array, one: jax.Array, two: j
 
 def _near(X: jax.Array, apart: jax.Array, same: jax.Array, rest: jax.Array) -> jax.Array:
     """The integral from 0 to X."""
-    ends, counts = zip(*RULES, strict=True)
+    ends, counts = [end for end, _ in RULES], [count for _, count in RULES]
     table = np.zeros((2, len(RULES), max(counts)))
     for i, count in enumerate(counts):
         nodes, weights = legendre(count)
