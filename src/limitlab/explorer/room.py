@@ -85,9 +85,13 @@ class Room:
     # --- what comes from the browser ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Once the browser is there: its window, its theme, its address."""
-        await self.client.connected(timeout=30)
-        told = await self.client.run_javascript("return explorer.screen()", timeout=20)
+        """Once the browser is there: its window, its theme, its address. One that left again is let go."""
+        try:
+            await self.client.connected(timeout=30)
+            told = await self.client.run_javascript("return explorer.screen()", timeout=20)
+        except TimeoutError:
+            self.sitting.leave()
+            return
         self.dark, self.narrow = bool(told["dark"]), bool(told["narrow"])
         self.ready = True
         self.sitting.open(str(told["query"]))
