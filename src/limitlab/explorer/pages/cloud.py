@@ -413,6 +413,13 @@ PAGE = Page(
         "A network of p units costs about K/p more, and its cloud scatters like 1/√p. Finite steps add a little.",
     ),
     docs="docs/mean-field.md",
+    about="The units of a wide network as points that flow downhill: a film, with real networks beside it.",
+    opens={
+        "isotropic": {"delta": 0.8},
+        "critical-delta": {"delta": 0.43},
+        "bad-activation": {"activation": BAD, "scale": 0.1},
+        "anisotropic": {"mixture": "anisotropic", "delta": 0.8, "scale": 0.4},
+    },
     screen=screen,
     below=player,
 )

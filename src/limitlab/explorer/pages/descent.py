@@ -385,4 +385,11 @@ PAGE = Page(
         "single runs part ways: some find the signal and some do not, and their mean says little of either.",
     ),
     docs="docs/fixed-data.md",
+    about="One data set, used again and again: what GD, SGD, persistent SGD and a second unit find in it.",
+    opens={
+        "persistent-sgd": {"rule": "psgd", "overlap": 0.2},
+        "gd-phase-retrieval": {"overlap": 0.1, "alpha": 4.0},
+        "second-unit": {"units": "2", "overlap": 0.2},
+        "wide-descent": {"units": "3", "horizon": 2.0},
+    },
 )

@@ -402,5 +402,7 @@ PAGE = Page(
         "then says so. Real fits beside it are the judge.",
     ),
     docs="docs/your-data.md",
+    about="Drop a table: how the error falls with its rows, which penalty is best, which rows are hard.",
+    opens={"my-data": {}},
     above=place,
 )
