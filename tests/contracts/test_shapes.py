@@ -71,7 +71,7 @@ def test_message_passing_is_two_programs_however_many_replicas():
 
 
 def test_a_program_is_counted():
-    problem = committee("linear", "linear", 1, 1)
+    problem = committee("linear", "linear", 7, 5)  # widths that no other test of this process has
     assert programs(lambda: ll.predict(problem, ll.OverlapODE(), times=[0.0, 0.1])) > 0
     assert programs(lambda: ll.predict(problem, ll.OverlapODE(), times=[0.0, 0.2])) == 0
 

@@ -48,7 +48,7 @@ def test_a_rename_that_fails_leaves_the_old_file_and_says_why(tmp_path, monkeypa
 
 def test_errors_of_ours_pass_as_they_are(tmp_path):
     """A file error of ours is an OSError too; it is not said to be one of writing."""
-    with pytest.raises(ResultFileError, match=r"^mine$"), whole(tmp_path / "result"):
+    with pytest.raises(ResultFileError, match=r"^mine\ndocs: "), whole(tmp_path / "result"):
         raise ResultFileError("mine")
     assert os.listdir(tmp_path) == []
 

@@ -6,7 +6,7 @@ sends when a parent dies.
 
 import contextlib
 import ctypes
-import hashlib
+import functools
 import json
 import os
 import select
@@ -45,11 +45,8 @@ __all__ = ["main"]
 
 BETWEEN = 0.1  # seconds between two frames of progress
 HEADS = ("variable", "compared", "worst", "where", "gap", "stderr", "percent", "z")
-POOLS = 2  # tables of visitors that a worker remembers
 FEWER = 4  # by which the first runs of a simulation are fewer than all of them, and again
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
-
-_pools: dict[str, Any] = {}
 
 
 class Cancelled(Exception):
@@ -241,7 +238,7 @@ def _sweep(desk: Desk) -> Any:
 def _learning_curve(desk: Desk) -> Any:
     """Of a table of the visitor's; ``points`` asks for the usual n, ``best`` for the best penalty and a verdict."""
     asked = _arguments(desk)
-    pool = _pool(desk.frame.data, str(asked.pop("name", "table.csv")), asked.pop("table", {}))
+    pool = _pool(desk.frame.data, str(asked.pop("name", "table.csv")), json.dumps(asked.pop("table", {})))
     best, points = asked.pop("best", False), asked.pop("points", None)
     if points is not None:
         asked["samples"] = usual_samples(len(pool), points)
@@ -258,18 +255,13 @@ def _learning_curve(desk: Desk) -> Any:
     return found
 
 
-def _pool(data: bytes, name: str, table: dict[str, Any]) -> Any:
-    """The table as a pool: written to a file that only this process sees. The last ones are remembered."""
-    key = hashlib.sha256(data + json.dumps([name, table], sort_keys=True).encode()).hexdigest()
-    if key not in _pools:
-        with tempfile.TemporaryDirectory(prefix="limitlab-") as folder:
-            path = Path(folder) / f"table{Path(name).suffix}"
-            path.write_bytes(data)
-            made = pool_of_file(path, **table)
-        while len(_pools) >= POOLS:
-            del _pools[next(iter(_pools))]
-        _pools[key] = made
-    return _pools[key]
+@functools.lru_cache(maxsize=2)
+def _pool(data: bytes, name: str, table: str) -> Any:
+    """The table as a pool: written to a file that only this process sees. The last two are remembered."""
+    with tempfile.TemporaryDirectory(prefix="limitlab-") as folder:
+        path = Path(folder) / f"table{Path(name).suffix}"
+        path.write_bytes(data)
+        return pool_of_file(path, **json.loads(table))
 
 
 def _compare(desk: Desk) -> Any:
