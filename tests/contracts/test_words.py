@@ -244,7 +244,9 @@ EVERY = sorted({c for group in known_kinds().values() for c in group.values()} |
 def test_every_part_and_limit_answers_unknown_arguments_in_words(cls):
     assert issubclass(cls, Part)
     fields = [field.name for field in dataclasses.fields(cls)]
-    with pytest.raises(ArgumentError, match=rf"^{cls.__name__} takes .*; got zzqx=3\. Leave it out\.\ndocs: errors/ArgumentError$"):
+    with pytest.raises(
+        ArgumentError, match=rf"^{cls.__name__} takes .*; got zzqx=3\. Leave it out\.\ndocs: errors/ArgumentError$"
+    ):
         cls(zzqx=3)
     with pytest.raises(TypeError, match=r"without a name|twice"):
         cls(*range(len(fields) + 1))
