@@ -25,7 +25,6 @@ BY_NAME = {  # who may import by a name that is a text, and why
     "spec/kinds.py": "looks for all classes of the package",
     "spec/describe.py": "follows the imports of a user's code; knows `__import__` as a word",
     "gallery/__init__.py": "entries load when they are drawn",
-    "explorer/pages/__init__.py": "pages that are there become tabs",
     "_setup.py": "where JAX before 0.8 keeps its 64-bit context",
 }
 HELPERS = ("entry", "figures", "fits", "pools", "descent.success_curves")

@@ -2,8 +2,8 @@
 
 How a page is added:
 
-1. Write ``pages/my_page.py`` with ``PAGE = Page(...)`` (`limitlab.explorer.description.Page`), and put its name into
-   `ORDER` below. Its tab and its address ``/my_page`` are there at the next start.
+1. Write ``pages/my_page.py`` with ``PAGE = Page(...)`` (`limitlab.explorer.description.Page`), and put its
+   module into `ORDER` below. Its tab and its address ``/my_page`` are there at the next start.
 2. ``controls`` is the form: `Number`, `Choice`, `Text`, `Switch` of `limitlab.explorer.controls`. Each has plain words,
    a symbol, one sentence of help, a default, and a group (nature, learner, look). ``values`` below is key -> value.
 3. ``problem(values)`` makes the `Problem`. Raise `FieldError(key, words)` for what a control is to blame for: the
@@ -27,19 +27,14 @@ How a page is added:
 The page computes nothing: it asks, draws and tells. `tests/explorer` has checks that run over all pages.
 """
 
-import functools
-import importlib
-import importlib.util
-
 from limitlab.explorer.description import Page
+from limitlab.explorer.pages import cloud, descent, escape, learn, my_data, samples
 
-__all__ = ["ORDER", "pages"]
+__all__ = ["pages"]
 
-ORDER = ("learn", "escape", "samples", "descent", "cloud", "my_data")
+ORDER = (learn, escape, samples, descent, cloud, my_data)
 
 
-@functools.cache
 def pages() -> dict[str, Page]:
     """The pages by name, in the order of their tabs."""
-    there = [name for name in ORDER if importlib.util.find_spec(f"{__name__}.{name}") is not None]
-    return {name: importlib.import_module(f"{__name__}.{name}").PAGE for name in there}
+    return {page.PAGE.name: page.PAGE for page in ORDER}
