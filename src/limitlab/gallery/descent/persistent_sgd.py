@@ -241,7 +241,7 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=190,
+    seconds=117,
     quick=Quick(
         {"D": 500, "RUNS": 8, "LIMIT": ll.DMFT(trajectories=2048, batches=4), "LATE_RUNS": {64: 8, 128: 4}},
         seconds=50,
