@@ -1,6 +1,7 @@
 """What a visitor can set on a page: numbers, choices, texts, switches. Texts are read as data, never run."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ class FieldError(InputError):
 
 
 @dataclass(frozen=True)
-class Control:
+class Control(ABC):
     """One field of the form.
 
     Attributes
@@ -45,9 +46,9 @@ class Control:
     default: Any
     group: str = "nature"
 
+    @abstractmethod
     def read(self, text: str) -> Any:
         """The value in a text; raises `FieldError`."""
-        raise NotImplementedError
 
     def write(self, value: Any) -> str:
         """The value as a text."""
