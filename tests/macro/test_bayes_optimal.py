@@ -204,6 +204,17 @@ def test_phase_diagram():
         ll.analysis.phase_diagram(problem, "teacher.prior.sparsity", [0.2], [0.1])
 
 
+def test_phases_of_no_noise_are_those_of_the_channel_without_noise():
+    """A value of 0 takes away the noise: it is no noisy channel whose variance happens to vanish."""
+    problem = ll.library.phase_retrieval()
+    ratios = [0.4, 0.9, 1.05, 1.3]
+    made = ll.analysis.phase_diagram(problem, "channel.variance", np.array([0.0, 0.3]), ratios)
+    none, some = ll.thresholds(ll.GaussianPrior(), ll.Modulus()), ll.thresholds(ll.GaussianPrior(), ll.Modulus(0.3))
+    assert made.algorithmic.values[0] == pytest.approx(none.algorithmic, rel=1e-9)
+    assert made.weak_recovery.values.tolist() == pytest.approx([none.weak_recovery, some.weak_recovery], rel=1e-9)
+    assert made.phase.values[0].tolist() == [0, 0, 1, 2]
+
+
 def test_refusals():
     good = glm(ll.GaussianPrior(), ll.Sign(), 2.0)
     with pytest.raises(InputError, match="sample_ratio"):

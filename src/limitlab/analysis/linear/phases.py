@@ -59,7 +59,7 @@ def phase_diagram(problem: Problem, parameter: str, values, sample_ratios, progr
     grid = {name: np.zeros(shape) for name in names}
     phase, lines = np.zeros(shape, int), np.full((3, len(values)), np.nan)
     for i, value in enumerate(values):
-        here = replaced(problem, {parameter: value, "sample_ratio": float(alphas[0])})
+        here = replaced(problem, {parameter: float(value), "sample_ratio": float(alphas[0])})
         glm = GLM.of(here, asked)
         prior, channel = glm.prior, glm.channel
         t = thresholds(prior, channel)
