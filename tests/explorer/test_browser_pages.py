@@ -77,3 +77,13 @@ def test_descent_follows_its_rule_and_says_when_steps_are_too_large(tab, server)
     tab.get_by_role("spinbutton", name="size of a step, exact value").fill("0.01")
     tab.get_by_role("spinbutton", name="size of a step, exact value").press("Tab")
     tab.wait_for_function("document.querySelector('#fault-horizon').innerText.includes('At most 200 steps')")
+
+
+def test_a_run_above_the_cap_is_refused_with_its_price_until_it_is_allowed(tab, server):
+    tab.goto(f"{server.url}/learn?target=z1&scale=2&d=400&width=400&step=0.002&horizon=40&replicas=32")
+    until(tab, "above the cap")
+    assert tab.get_by_role("button", name="run it").is_disabled()
+    tab.get_by_role("button", name="allow long runs").click()
+    tab.wait_for_function("!document.querySelector('.price').innerText.includes('above the cap')")
+    assert tab.get_by_role("button", name="run it").is_enabled()
+    assert not tab.get_by_role("button", name="allow long runs").is_visible()

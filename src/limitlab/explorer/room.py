@@ -68,6 +68,7 @@ class Room:
             self.start = _button("run it", self.sitting.run, "first") if self.page.runs is not None else None
             self.stop = _button("cancel", self.sitting.cancel) if self.page.runs is not None else None
             self.retry = _button("try again", self.sitting.again)
+            self.longer = _button("allow long runs", self._allow)
             self.remedies = ui.element("span").classes("chips")
             _button("copy Python", self._copy_python)
             if self.page.problem is not None:
@@ -243,11 +244,16 @@ class Room:
             _able(self.stop, sitting.running)
             words = "" if cost is None else cost.words
             if long:
-                words += f". That is above the cap of {CAP:g} s: choose fewer runs or a smaller size."
+                words += f". That is above the cap of {CAP:g} s: choose fewer runs or a smaller size, or allow it."
             self._say(self.price, html.escape(words))
         self.retry.set_visibility(sitting.died)
+        self.longer.set_visibility(sitting.cost is not None and sitting.too_long(sitting.cost))
         remedies = self.page.remedies(sitting.values) if sitting.no_theory else ()
         self._once("remedies", [remedy.words for remedy in remedies], lambda: self._offer(remedies))
+
+    def _allow(self) -> None:
+        self.sitting.allow_long = True
+        self._changed()
 
     def _offer(self, remedies: Any) -> None:
         self.remedies.clear()

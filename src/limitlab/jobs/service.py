@@ -25,6 +25,7 @@ __all__ = ["BusyError", "Job", "Service"]
 ENDED = ("done", "cancelled", "failed", "died")
 GRACE = 0.7  # seconds that a cancelled verb has until it next tells its progress
 PATIENCE = 20.0  # the same of theory: what it compiles serves the next question too
+ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a worker has a core; threads that wait would spin
 START = 60.0  # seconds that a new worker has until it is ready
 
 
@@ -177,6 +178,7 @@ class Service:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=1 << 20,
+            env={**ALONE, **os.environ},
         )
         worker.ready = False
         worker.reading = asyncio.create_task(self._read(worker))
