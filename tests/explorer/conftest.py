@@ -66,7 +66,7 @@ def server(tmp_path_factory):
     assert "Traceback" not in made.log.read_text(), made.log.read_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its driver keeps an event loop in this thread, which other modules need
 def chromium():
     api = pytest.importorskip("playwright.sync_api", reason="the browser tests need pip install 'limitlab[browser]'")
     if CHROMIUM is None:
