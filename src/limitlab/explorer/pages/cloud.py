@@ -365,7 +365,7 @@ def _going_on(values: Values) -> tuple[str, ...]:
         lines.append(
             "The classes differ in their width only, so no direction is better than another: all that a unit learns is "
             "how long its weights are. Up to Δ of about 0.43 at d = 40 the best network has all units on one sphere; "
-            "beyond, on two or more."
+            "beyond, one sphere is not the best any more."
         )
         if values["activation"] == BAD:
             lines.append("With this activation small weights are pulled to 0 and stay there: start with larger ones.")
@@ -409,7 +409,7 @@ PAGE = Page(
     references=("mei2018mean",),
     trust=(
         "The flow has infinitely many units and vanishing steps. Where classes differ in all coordinates it is at the "
-        "dimension of the runs, and exact to about 1e-7; where they differ in some it is at infinite dimension.",
+        "dimension of the runs, and exact to about 1e-6; where they differ in some it is at infinite dimension.",
         "A network of p units costs about K/p more, and its cloud scatters like 1/√p. Finite steps add a little.",
     ),
     docs="docs/mean-field.md",

@@ -342,7 +342,7 @@ def _going_on(values: Values, best: float) -> tuple[str, ...]:
     elif values["rule"] == "sgd":
         lines.append("A new batch at every step acts as noise whose strength falls with the loss.")
     if values["units"] != "1":
-        lines.append("A second unit opens ways around valleys in which one unit stays; more units add little.")
+        lines.append("A second unit opens ways around valleys in which one unit stays: it is the largest gain.")
     lines.append("The curve is exact at this step size, in infinite dimension; its band is the Monte-Carlo error.")
     return tuple(lines)
 
