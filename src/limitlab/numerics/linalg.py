@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from limitlab.numerics.random import normal
+
 __all__ = ["gram_factor", "leading_vector", "nearest_psd", "on_sphere", "pseudo_inverse", "realised"]
 
 LANCZOS_STEPS = 80
@@ -38,7 +40,7 @@ def realised(gram: jax.Array, key: jax.Array, d: int) -> jax.Array:
     else:  # fewer dimensions than vectors: keep the d leading directions; the others vanish or it is refused
         values, vectors = jnp.linalg.eigh(gram)
         factor = vectors[:, -d:] * jnp.sqrt(jnp.maximum(values[-d:], 0.0))
-    frame, _ = jnp.linalg.qr(jax.random.normal(key, (d, factor.shape[1])))
+    frame, _ = jnp.linalg.qr(normal(key, (d, factor.shape[1])))
     return jnp.sqrt(d) * factor @ frame.T
 
 

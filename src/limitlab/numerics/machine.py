@@ -19,6 +19,7 @@ __all__ = [
     "Progress",
     "blank",
     "check_memory",
+    "cores",
     "count_maps",
     "fits",
     "in_units",
@@ -35,6 +36,11 @@ MAPS = 0.4  # of the memory maps allowed, from which compiled programs are given
 LOOK = 1.0  # seconds between two counts of the memory maps
 _looked = -LOOK  # when they were last counted
 _left = 0  # how many were left when programs were last given up
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -85,12 +91,14 @@ def in_units(count: int) -> str:
     return f"{size:.1f} {unit}" if size < 1000 else f"{size:.1e} {unit}"
 
 
-def resident() -> float:
-    """Bytes of memory that this process holds."""
+def resident(process: int | None = None) -> float:
+    """Bytes of memory that this process holds, or another one; 0 of one that is gone."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1])
         return float(pages * os.sysconf("SC_PAGE_SIZE"))
     except (OSError, ValueError, IndexError):
+        if process is not None:
+            return 0.0
         import psutil
 
         return float(psutil.Process().memory_info().rss)

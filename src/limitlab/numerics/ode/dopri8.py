@@ -102,7 +102,7 @@ def march(drift, start: March, times: jax.Array, rtol, atol, bound, max_steps, p
 
     def stage(i, carry):
         y, h, K = carry
-        return y, h, K.at[i].set(drift(y + h * (rows[i] @ K)))
+        return y, h, jax.lax.dynamic_update_index_in_dim(K, drift(y + h * (rows[i] @ K)), i, 0)
 
     def step(now: March) -> March:
         h, lands = _length(now, times)
@@ -140,7 +140,7 @@ def march_many(drift, y0: jax.Array, times: jax.Array, rtol, atol, bound, first_
 
     def stage(i, carry):
         y, h, K = carry
-        return y, h, K.at[i].set(drift(y + h * combined(rows[i], K)))
+        return y, h, jax.lax.dynamic_update_index_in_dim(K, drift(y + h * combined(rows[i], K)), i, 0)
 
     def running(now: March) -> jax.Array:
         return (now.seen < last) & (now.code == OK)
