@@ -42,7 +42,8 @@ def main() -> None:
 
 
 def run(asked: argparse.Namespace, keys: str) -> None:
-    dask.config.set({"distributed.scheduler.http.routes": []})  # no pages for other users of this node
+    # No pages for other users of this node, and no folder in /tmp that they could put modules into.
+    dask.config.set({"distributed.scheduler.http.routes": [], "temporary-directory": keys})
     cluster = SLURMCluster(
         protocol="tls://",
         security=Security.temporary(),
@@ -57,6 +58,8 @@ def run(asked: argparse.Namespace, keys: str) -> None:
         job_script_prologue=[
             "export NPROC=1 OMP_NUM_THREADS=1",  # one thread for each point
             "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",  # no pages
+            "export DASK_TEMPORARY_DIRECTORY=$(mktemp -d)",  # a folder that only you can enter, in the job's own TMPDIR
+            "trap 'rm -rf \"$DASK_TEMPORARY_DIRECTORY\"' EXIT",
         ],
         worker_extra_args=[
             *("--lifetime", "110m", "--lifetime-stagger", "5m"),  # leave before Slurm ends the job

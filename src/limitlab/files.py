@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from limitlab.errors import LimitlabError, ResultFileError
-from limitlab.text import nearest, printable
+from limitlab.text import nearest, one_line
 
 __all__ = ["NO_LINKS", "open_plain", "unwritable", "whole"]
 
@@ -110,7 +110,7 @@ def open_plain(path: Path, what: str, remedy: str) -> BinaryIO:
 
     A path that is no such file raises `ValueError` in words; what the system refuses raises `OSError`.
     """
-    shown = printable(str(path))
+    shown = one_line(str(path))
     try:
         regular = stat.S_ISREG(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -133,4 +133,4 @@ def _neighbour(path: Path) -> str:
     except OSError:
         return ""
     near = nearest(path.name, names)
-    return f" Did you mean {printable(near)}?" if near else ""
+    return f" Did you mean {one_line(near)}?" if near else ""

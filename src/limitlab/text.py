@@ -21,6 +21,7 @@ __all__ = [
     "html_table",
     "join",
     "nearest",
+    "one_line",
     "printable",
     "show",
     "text_table",
@@ -39,6 +40,11 @@ def printable(text: str, most: int = MAX_MESSAGE) -> str:
     """The text with control characters, marks of direction and lone surrogates escaped, cut if it is long."""
     cut = text if len(text) <= most else text[: most - 3] + "..."
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in cut)
+
+
+def one_line(text: str, most: int = MAX_MESSAGE) -> str:
+    """The text as `printable` has it, with new lines escaped too: a name must not look like several messages."""
+    return printable(text, most).replace("\n", "\\n")
 
 
 def writable(text: str) -> str:

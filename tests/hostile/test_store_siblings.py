@@ -1,10 +1,12 @@
 """Siblings of the attacks on a store: folders swapped meanwhile, indices that lie, records that are long or many."""
 
+import dataclasses
 import errno
 import hashlib
 import json
 import os
 import struct
+import time
 import tracemalloc
 import zlib
 
@@ -17,14 +19,17 @@ from cases import committee
 from limitlab.cli import app
 from limitlab.errors import DamagedFileWarning, InputError
 from limitlab.results.points import Point
+from limitlab.sweep.engine import compute as computing
 from limitlab.sweep.engine import tally
 from limitlab.sweep.storage import verify as verifying
 from limitlab.sweep.storage.care import gc
 from limitlab.sweep.storage.files import folder as folders
 from limitlab.sweep.storage.files import life
+from limitlab.sweep.storage.files import segments as segmenting
 from limitlab.sweep.storage.files.index import MAGIC as INDEX
 from limitlab.sweep.storage.files.index import rows_in
-from limitlab.sweep.storage.files.records import CHECK, CLAIM, HEAD, MAGIC, MARK, POINT, SHORTEST, VOID, frame
+from limitlab.sweep.storage.files.places import COPIES, Places
+from limitlab.sweep.storage.files.records import CHECK, CLAIM, HEAD, MAGIC, MARK, POINT, SHORTEST, VOID, VOIDED, frame
 from limitlab.sweep.storage.pack import pack
 from limitlab.sweep.storage.store import Store
 from limitlab.sweep.storage.tidy import MANY
@@ -120,6 +125,63 @@ def test_names_of_any_length_are_put_aside(tmp_path, name):
     assert Store(tmp_path / "s").verify() == (5, [])
 
 
+FORGED = "\n\nAll 99 points are good.\n\x1b[31m\u202e\r"
+
+
+def told(*words):
+    """What a command says, line by line; nothing in it may steer a terminal, or look like a message of its own."""
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert all(c.isprintable() or c == "\n" for c in done.output), ascii(done.output)
+    assert not any(line.strip().startswith("All 99") for line in done.output.splitlines()), done.output
+    return done.output
+
+
+def test_names_of_files_cannot_forge_messages(tmp_path):
+    store = filled(tmp_path / "s")
+    store.keep_sweep("s", {"name": FORGED, "axes": {FORGED: [1]}}, [key(0)])
+    store.keep_sweep(f"s{FORGED}", {"name": "verb", "axes": {"d": [1]}}, [key(0)])
+    record = dict.fromkeys(["verb", "note", "sweep", "host", "failed", "running"], FORGED)
+    store.keep_run(f"r{FORGED}", {**record, "state": "running", "updated": time.time()})
+    for number, folder in enumerate(("points", "quarantine", "sweeps", "runs", "parts")):
+        (tmp_path / "s" / folder / f"{number}{FORGED}.seg").write_text("hello")
+    (tmp_path / "s" / "quarantine" / f"1{FORGED}.seg.txt").write_text(f"{FORGED}\n{FORGED}")
+    heard = told("store", "verify", tmp_path / "s")
+    assert "\\n\\nAll 99 points are good.\\n\\x1b[31m" in heard  # said, but as a name
+    for words in (["status"], ["store", "ls"], ["store", "ls", "--points"], ["store", "gc"], ["store", "pack"]):
+        told(*words, tmp_path / "s")
+    told("store", "export", tmp_path / "s", "--out", tmp_path / f"{FORGED}.nc")
+    told("store", "migrate", tmp_path / "s")
+
+
+TEXTS = [
+    lambda p: dataclasses.replace(p, variables={}, coords={}, reason=FORGED),
+    lambda p: dataclasses.replace(p, variables={**p.variables, FORGED: ((), np.asarray(1.0))}),
+    lambda p: dataclasses.replace(p, skipped=(FORGED,)),
+    lambda p: dataclasses.replace(p, attrs={**p.attrs, "verb": FORGED, FORGED: FORGED}),
+    lambda p: dataclasses.replace(p, variables={}, coords={}, reason="x", failure=FORGED),
+]
+
+
+def test_texts_of_points_under_their_right_names_cannot_forge_messages(tmp_path):
+    """Whole points with the right checksums and names, taken for those of the sweep, that say something else."""
+    ll.save_spec(committee("linear", "linear", p=1, k=1), tmp_path / "a.toml")
+    words = ["sweep", tmp_path / "a.toml", "--over", "seed=1:5:1", "--times", "0", "--replicas", "1", "--d", "9"]
+    words += ["--out", tmp_path / "s"]
+    told(*words)
+    (name,) = Store(tmp_path / "s").sweeps()
+    for number in (range(4), range(4, 5)):  # the last one has a status that does not exist, which is an error
+        store = Store(tmp_path / "s")
+        for one, change in [(store.keys_of(name)[i], TEXTS[i]) for i in number]:
+            point = store.read(one)
+            store.remove(one)
+            store.write(one, change(point))
+        store.close()
+        assert "\\nAll 99 points" in told(*words)
+        told("store", "ls", tmp_path / "s", "--points")
+        told("store", "export", tmp_path / "s", "--out", tmp_path / "a.nc", "--force")
+
+
 # --- records -------------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +218,101 @@ def test_claims_and_voids_as_they_are_written_are_within_the_bounds(tmp_path):
     assert not two.has(key(3))
     one.close()
     assert two.verify() == (4, [])
+
+
+@pytest.mark.parametrize("place", [2**64 - 1, 2**63, 2**63 - 1, 2**33 + 24, 2**62])
+def test_voids_of_places_that_no_file_has_count_for_nothing(tmp_path, place):
+    """Some of them no system call takes; in the segment itself, which is known by then."""
+    filled(tmp_path / "s").close()
+    name = next((tmp_path / "s" / "points").iterdir()).name
+    own = [frame(VOID, bytes(16), VOIDED.pack(place, 1) + one.encode()) for one in (NAME, name)]
+    (tmp_path / "s" / "points" / NAME).write_bytes(MAGIC + b"".join(own))
+    assert Store(tmp_path / "s").verify() == (5, [])
+    pack(Store(tmp_path / "s"))
+    assert Store(tmp_path / "s").verify() == (5, [])
+
+
+def test_beginnings_of_records_between_records_are_given_up_too(tmp_path):
+    store = filled(tmp_path / "s")
+    good, false = frame(CLAIM, bytes(16), b""), MARK * 6000
+    (tmp_path / "s" / "points" / NAME).write_bytes(MAGIC + (good + false) * 2 + good)
+    (fault,) = Store(tmp_path / "s").segments.faults()
+    assert "full of beginnings" in fault
+    store.close()
+    count, faults = Store(tmp_path / "s").verify()
+    assert count == 5 and faults[-1].moved_to.exists()
+    assert Store(tmp_path / "s").verify() == (5, [])
+
+
+def test_beginnings_of_empty_records_are_given_up_too(tmp_path):
+    """Each is a record with the wrong checksum, of one and the same point, and ends within the next one."""
+    filled(tmp_path / "s").close()
+    (tmp_path / "s" / "points" / NAME).write_bytes(MAGIC + headed(POINT, 0) * 60_000)
+    began, store = time.process_time(), Store(tmp_path / "s")
+    assert isinstance(store.peek(bytes(16).hex()), str)
+    with pytest.warns(DamagedFileWarning):
+        store.read(bytes(16).hex())
+    good, faults = store.verify()
+    assert good == 5 and "full of beginnings" in faults[-1].reason
+    assert time.process_time() - began < 10 and store.segments.total() < 4e6
+    store.close()
+    assert Store(tmp_path / "s").verify() == (5, [])
+
+
+def peak_of(call):
+    """The largest memory that a call takes, in bytes."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_names_of_one_large_record_do_not_fill_the_memory(tmp_path):
+    """Hard links: kilobytes in an archive. Each record takes twenty times its length when it is read."""
+    store = filled(tmp_path / "s")
+    store.keep_sweep("a", {"name": "verb", "axes": {"d": [1]}, "numerics_version": 0}, [key(0)])
+    store.keep_run("a", {"state": "finished", "note": "x"})
+    for folder, count in {"sweeps": 10_000, "runs": 10_000}.items():
+        first = tmp_path / "s" / folder / "b0.json"
+        first.write_bytes(b'{"name": "x", "state": "finished", "z": [' + b"[]," * count + b"[]]}")
+        for number in range(1, 12):
+            os.link(first, first.with_name(f"b{number}.json"))
+    for folder, look in {
+        "sweeps": lambda: [None for _ in store.sweeps().items()],
+        "names": lambda: list(store.sweeps()),
+        "runs": store.runs,
+        "gc": lambda: gc(store, dry_run=True),
+    }.items():
+        assert peak_of(look) < 4e6, folder  # one takes nearly one
+    assert len(store.sweeps()) == 13 and "a" in store.sweeps() and "z" not in store.sweeps()
+    assert len(store.runs()) == 13 and store.runs()["b7"] == {"state": "finished"}
+    assert store.sweeps()["b7"]["name"] == "x"
+
+
+def test_an_index_of_a_hole_is_not_read(tmp_path):
+    """A file of a gigabyte that takes nothing on the disk, and an index that says that it is full of points."""
+    filled(tmp_path / "s").close()
+    size = 1 << 28
+    (tmp_path / "s" / "points" / NAME).write_bytes(MAGIC)
+    os.truncate(tmp_path / "s" / "points" / NAME, size)
+    rows = [(struct.pack("<QQ", number, 0), 24 + SHORTEST * number, POINT) for number in range(10**5)]
+    (tmp_path / "s" / "index" / f"{NAME}.idx").write_bytes(an_index(size, rows))
+    assert peak_of(lambda: Store(tmp_path / "s")) < 4e6
+    assert len(list(Store(tmp_path / "s").keys())) == 5
+
+
+def test_few_of_many_copies_of_a_point_are_remembered():
+    places, one = Places(), b"k" * 16
+    segments = [places.segment(str(number)) for number in range(1000)]
+    for segment in segments:
+        places.put(segment, one, 24)
+    dropped = 0
+    while (at := places.of(one)) is not None:
+        places.drop(at[0], one, at[1])
+        dropped += 1
+    assert dropped == 1 + COPIES
 
 
 def test_many_damaged_places_do_not_become_many_files(tmp_path, monkeypatch):
@@ -224,6 +381,43 @@ def test_an_index_that_lies_is_found_out(tmp_path, monkeypatch, readonly):
         assert store.read(key(number)).variables["x"][1][0] == number
 
 
+@pytest.mark.parametrize("byte", [0, 4, 9, 20, 33])
+def test_a_damaged_head_is_missed_where_an_index_knows_its_point(tmp_path, monkeypatch, byte):
+    """A flipped bit in what names a record: nobody can say whose it was but the index, which is then in doubt."""
+    monkeypatch.setattr(segmenting, "WORTH", 2)
+    filled(tmp_path / "s").close()
+    store = Store(tmp_path / "s")
+    name, place = store.segments.place_of(bytes.fromhex(key(3)))
+    assert (tmp_path / "s" / "index" / f"{name}.idx").exists()
+    path = tmp_path / "s" / "points" / name
+    data = bytearray(path.read_bytes())
+    data[place + byte] ^= 1
+    path.write_bytes(data)
+    other = Store(tmp_path / "s")
+    for one in (store, other):
+        assert one.read(key(3)) is None and not one.has(key(3))
+        assert all(one.read(key(number)) is not None for number in (0, 1, 2, 4))
+    other.close()
+    store.write(key(3), a_point(3))
+    assert store.read(key(3)).variables["x"][1][0] == 3
+    store.close()
+    good, (fault,) = Store(tmp_path / "s").verify()
+    assert good == 5 and "damaged at byte" in fault.reason
+    assert Store(tmp_path / "s").verify() == (5, []) and len(Store(tmp_path / "s").faults()) == 1
+
+
+def test_an_index_that_lies_of_the_segment_that_is_carried_on_is_found_out(tmp_path):
+    lying(tmp_path / "s", swapped)
+    store = Store(tmp_path / "s")
+    store.write(key(7), a_point(7))
+    assert len(os.listdir(tmp_path / "s" / "points")) == 1  # the same one
+    for number in (*range(5), 7):
+        assert store.read(key(number)).variables["x"][1][0] == number
+    store.write(key(8), a_point(8))
+    store.close()
+    assert Store(tmp_path / "s").verify() == (7, [])
+
+
 def test_verify_finds_points_that_an_index_hides(tmp_path):
     lying(tmp_path / "s", lambda rows: rows[:2])
     store = Store(tmp_path / "s")
@@ -270,6 +464,56 @@ def test_records_of_runs_with_any_numbers_are_shown(tmp_path, value):
     for words in (["status", "{}"], ["store", "ls", "{}"], ["store", "gc", "{}"]):
         done = CliRunner().invoke(app, [word.format(tmp_path / "s") for word in words])
         assert done.exit_code == 0, (done.output, done.exception)
+
+
+@pytest.mark.parametrize("cut", [24, 500])
+def test_a_sweep_whose_segment_is_cut_by_somebody_else_goes_on(tmp_path, cut):
+    """Its own claims, read again from what is left of its own file, must not be those of a living process."""
+    calls = []
+
+    def cutting(problem):
+        calls.append(problem.algorithm.learning_rate)
+        if len(calls) == 6:
+            (path,) = (tmp_path / "s" / "points").iterdir()
+            os.truncate(path, cut)
+        return problem.algorithm.learning_rate
+
+    rates = [0.1 * number for number in range(1, 10)]
+    with pytest.warns(DamagedFileWarning, match="changed by somebody else"):
+        ds = ll.sweep(
+            cutting,
+            committee("linear", "linear", p=1, k=1),
+            {"algorithm.learning_rate": rates},
+            store=tmp_path / "s",
+            name="cutting",
+        )
+    np.testing.assert_array_equal(ds["cutting"], rates)
+    good, bad = Store(tmp_path / "s").verify()
+    assert bad == [] and good >= 3
+
+
+def test_a_sweep_that_waits_for_another_one_says_so_and_does_not_wait_for_ever(tmp_path, monkeypatch):
+    """As if the process that claims a point were stopped."""
+
+    def halved(problem):
+        return problem.algorithm.learning_rate / 2
+
+    def swept(rates):
+        grid = {"algorithm.learning_rate": rates}
+        return ll.sweep(halved, committee("linear", "linear", p=1, k=1), grid, store=tmp_path / "s")
+
+    swept([0.1, 0.2])
+    store = Store(tmp_path / "s")
+    (name,) = store.sweeps()
+    claimed = store.keys_of(name)[1]
+    store.remove(claimed)
+    store.claim([claimed])  # held by this object, which is not the sweep's
+    store.keep_run("r", {"state": "running", "host": "elsewhere", "process": 7, "updated": time.time()})
+    monkeypatch.setattr(computing, "SOON", 0.1)
+    monkeypatch.setattr(computing, "LONG", 0.6)
+    with pytest.warns(UserWarning, match="waits for 1 points that process 7 on elsewhere computes"):
+        ds = swept([0.1, 0.2])
+    np.testing.assert_array_equal(ds["halved"], [0.05, 0.1])
 
 
 # --- what is put together -------------------------------------------------------------------------------------------

@@ -1,52 +1,133 @@
-"""Who may talk to the processes of a sweep: nobody without the keys of the run, and nobody from elsewhere."""
+"""Who may talk to the processes of a sweep: nobody without the keys of the run, and nobody from elsewhere.
+
+The sweep is a program of its own, and the attacks know nothing of how it is made: they find its ports as ``ss`` shows
+them. So this file can be run on any earlier limitlab, to see which of them get through there.
+"""
 
 import contextlib
-import datetime
+import json
 import os
 import re
 import shutil
 import socket
-import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-import distributed
 import psutil
 import pytest
-from distributed.security import Security
-from typer.testing import CliRunner
 
 import limitlab as ll
 from cases import committee
-from limitlab.cli import app
-from limitlab.sweep.engine import engines
-from limitlab.sweep.engine.keys import FILES, keys_in
 
 RATE = "algorithm.learning_rate"
+TESTS = Path(__file__).parents[1]
+NOBODY = 65534
 
+SWEEP = """
+import sys, time
+from pathlib import Path
+sys.path += {paths!r}
+import limitlab as ll
+from cases import committee
 
 def halved(problem):
+    Path({started!r}).touch()
+    end = time.monotonic() + 300
+    while not Path({go!r}).exists() and time.monotonic() < end:
+        time.sleep(0.05)
     return problem.algorithm.learning_rate / 2
+
+before = list(sys.path)
+found = ll.sweep(halved, committee("linear", "linear", p=1, k=1), {{{rate!r}: [0.25]}}, workers=1)
+assert sys.path == before
+print("the sweep found", found["halved"].item())
+"""
+
+# dask works in a folder of this name wherever temporary files are, and programs look there for modules. Who makes it
+# first owns it, and can put a folder of his own in the place of the one that a scheduler has just made in it.
+SQUAT = """
+import os, sys, time
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid({nobody}); os.setuid({nobody})
+os.chdir({folder!r})
+os.mkdir("dask-scratch-space"); os.chmod("dask-scratch-space", 0o777); os.chdir("dask-scratch-space")
+print("ready", flush=True)
+end = time.monotonic() + 200
+while time.monotonic() < end:
+    for name in os.listdir():
+        if os.path.isdir(name) and not name.startswith("mine"):
+            os.rename(name, "mine-" + name)
+            os.mkdir(name)
+            for module in {modules!r}:
+                with open(name + "/" + module + ".py", "w") as file:
+                    file.write({evil!r}.format(module))
+            print("swapped", flush=True)
+    time.sleep(0.002)
+"""
+EVIL = "import os; open({folder!r} + '/run-{{}}', 'w').write(str(os.getuid())); raise ImportError"
+OPTIONAL = ["lz4", "snappy", "zstandard", "crick", "rmm", "pynvml", "setproctitle", "bottleneck", "cftime", "numexpr"]
+
+
+class Attacked(NamedTuple):
+    """A sweep that waits in the middle of its only point, and an open scheduler, where every attack gets through."""
+
+    sweep: subprocess.Popen
+    open_port: int
+    temporary: Path
 
 
 @pytest.fixture(scope="module")
-def running():
-    """A local cluster with one worker, and the folder of its keys."""
-    with engines.cluster(1, None) as where:
-        where.client.wait_for_workers(1, timeout=120)
-        yield where.client, where.workers
+def attacked():
+    # Not in a folder of pytest, which other users cannot enter anyway: that would prove nothing.
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        os.chmod(folder, 0o1777)  # as /tmp
+        code = SQUAT.format(nobody=NOBODY, folder=name, modules=OPTIONAL, evil=EVIL.format(folder=name))
+        words = [sys.executable, "-S", "-c", code]
+        squatter = stack.enter_context(_program(words, folder, stdout=subprocess.PIPE, text=True))
+        assert squatter.stdout.readline() == "ready\n"
+        words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+        words += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(folder / "open")]
+        elsewhere = stack.enter_context(tempfile.TemporaryDirectory())
+        unlocked = stack.enter_context(_program(words, elsewhere, stderr=subprocess.DEVNULL))
+        paths = [str(TESTS), *(path for path in sys.path if path)]
+        started, go = folder / "started", folder / "go"
+        code = SWEEP.format(paths=paths, started=str(started), go=str(go), rate=RATE)
+        sweep = stack.enter_context(_program([sys.executable, "-c", code], folder, stdout=subprocess.PIPE, text=True))
+        _wait_for(started, sweep)
+        _wait_for(folder / "open", unlocked)
+        yield Attacked(sweep, int(json.loads((folder / "open").read_text())["address"].rsplit(":", 1)[1]), folder)
+        go.touch()
+        said, _ = sweep.communicate(timeout=120)
+        assert said.split("\n")[-2] == "the sweep found 0.125", said  # whoever has the key was not disturbed
 
 
-def family():
-    """This process and the programs that it started, worker and all."""
-    return [psutil.Process(), *psutil.Process().children(recursive=True)]
+@contextlib.contextmanager
+def _program(words, temporary, **settings):
+    with subprocess.Popen(words, cwd="/", env={**os.environ, "TMPDIR": str(temporary)}, **settings) as program:
+        try:
+            yield program
+        finally:
+            for process in psutil.Process(program.pid).children(recursive=True) if program.poll() is None else ():
+                process.kill()
+            program.kill()
 
 
-def listening():
-    """(process, address, port) of every open port of the family, as ss tells it, or the system itself."""
-    own = {process.pid for process in family()}
+def _wait_for(path, program):
+    end = time.monotonic() + 120
+    while not path.exists() or not (path.name == "started" or path.read_text().endswith("}")):
+        assert time.monotonic() < end and program.poll() is None, f"no {path.name}"
+        time.sleep(0.05)
+
+
+def listening(sweep):
+    """(process, address, port) of every open port of the sweep and its processes, as ss tells it, or the system."""
+    family = [psutil.Process(sweep.pid), *psutil.Process(sweep.pid).children(recursive=True)]
+    own = {process.pid for process in family}
     if shutil.which("ss"):
         said = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
         found = []
@@ -54,144 +135,84 @@ def listening():
             address, port = line.split()[3].rsplit(":", 1)
             found += [(int(p), address.strip("[]"), int(port)) for p in re.findall(r"pid=(\d+)", line) if int(p) in own]
         return found
-    ports = [(p.pid, c.laddr) for p in family() for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    ports = [(p.pid, c.laddr) for p in family for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
     return [(process, address.ip, address.port) for process, address in ports]
 
 
-def test_every_port_is_on_the_loopback(running):
-    found = listening()
-    assert len({process for process, *_ in found}) >= 3  # the scheduler in this process, the nanny, the worker
+def test_every_port_is_on_the_loopback(attacked):
+    found = listening(attacked.sweep)
+    assert len({process for process, *_ in found}) >= 3  # the scheduler, the nanny, the worker
     assert {address for _, address, _ in found} <= {"127.0.0.1", "::1"}, found
 
 
-def addresses(client):
-    workers = client.scheduler_info()["workers"]
-    return [client.scheduler.address, *workers, *(about["nanny"] for about in workers.values())]
+def test_a_client_without_the_key_gets_nothing(attacked):
+    """Another user of the machine (only root can become one), or a program of one's own: code as the owner."""
+    who = "nobody" if os.geteuid() == 0 else "self"
+    ports = sorted({port for _, _, port in listening(attacked.sweep)})
+    program = Path(__file__).with_name("cluster_attacks.py")
+    words = [sys.executable, str(program), who, *map(str, [attacked.open_port, *ports])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    heard = {int(port): answers for port, answers in json.loads(done.stdout).items()}
+    control = heard.pop(attacked.open_port)
+    assert control["a client"] == control["by hand"] == os.getuid()  # the attacks work where nothing is locked
+    assert sorted(heard) == ports and len(ports) >= 3
+    ran = {port: answers for port, answers in heard.items() if any(isinstance(a, int) for a in answers.values())}
+    assert not ran, f"code was run as {os.getuid()}: {ran}"
 
 
-def test_everything_is_encrypted_and_wants_the_key(running):
-    client, _ = running
-    assert len(addresses(client)) == 3
-    for address in addresses(client):
-        assert address.startswith("tls://127.0.0.1:")
-        host, port = address.removeprefix("tls://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as plain:
-            plain.settimeout(10)
-            plain.sendall(b"\x01" + bytes(63))
-            with contextlib.suppress(ConnectionError):
-                assert len(plain.recv(4096)) <= 7  # an alert of TLS at most, nothing of dask
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        assert _answer(context, host, int(port)) == b""
-
-
-def _answer(context, host, port):
-    """What somebody hears who speaks TLS and has no key."""
-    try:
-        with socket.create_connection((host, port), timeout=10) as plain, context.wrap_socket(plain) as without:
-            without.settimeout(10)
-            return without.recv(4096)
-    except (ssl.SSLError, ConnectionError):
-        return b""
-
-
-@pytest.mark.parametrize("key", ["none", "another"])
-def test_a_client_without_the_key_gets_nothing(running, tmp_path, key):
-    client, _ = running
-    address = client.scheduler.address
-    security = keys_in(str(tmp_path)) if key == "another" else None
-    address = address if security else address.replace("tls://", "tcp://")
-    with pytest.raises((OSError, TimeoutError)), distributed.Client(address, timeout=3, security=security) as other:
-        other.submit(os.getpid).result(timeout=3)
-    assert client.submit(lambda: 7).result(timeout=60) == 7  # who has it is not disturbed
-
-
-def shaken(server, client):
-    """Whether two sides come to terms, in memory."""
-    one, other = (ssl.MemoryBIO(), ssl.MemoryBIO()), (ssl.MemoryBIO(), ssl.MemoryBIO())
-    ends = [server.wrap_bio(one[0], one[1], server_side=True), client.wrap_bio(other[0], other[1])]
-    try:
-        for _ in range(6):
-            for end, (_, out), (into, _) in ((ends[1], other, one), (ends[0], one, other)):
-                with contextlib.suppress(ssl.SSLWantReadError):
-                    end.do_handshake()
-                into.write(out.read())
-        with contextlib.suppress(ssl.SSLWantReadError):
-            ends[1].read(1)  # TLS 1.3 tells a client at its first read that its certificate was refused
-        return True
-    except ssl.SSLError:
-        return False
-
-
-def certificate(folder, days, name):
-    """A certificate like those of a run, that is over if ``days`` are negative."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    called = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "limitlab")])
-    made = x509.CertificateBuilder(called, called, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(now - datetime.timedelta(days=9)).not_valid_after(now + datetime.timedelta(days=days))
-    paths = [folder / f"{name}.cert", folder / f"{name}.key"]
-    paths[0].write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
-    paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-    cert, own = map(str, paths)
-    roles = {
-        f"tls_{role}_{what}": at for role in ("client", "scheduler") for what, at in (("cert", cert), ("key", own))
-    }
-    return Security(require_encryption=True, tls_ca_file=cert, **roles)
-
-
-def test_certificates_that_are_over_or_of_others_are_refused(tmp_path):
-    good, over, other = (certificate(tmp_path, days, name) for days, name in ((9, "a"), (-1, "b"), (9, "c")))
-
-    def meet(server, client):
-        listen = server.get_listen_args("scheduler")["ssl_context"]
-        return shaken(listen, client.get_connection_args("client")["ssl_context"])
-
-    assert meet(good, good)
-    assert not meet(over, over)
-    assert not meet(good, other) and not meet(other, good)
+def test_a_port_says_nothing_to_who_does_not_speak_its_language(attacked):
+    """dask greets whoever comes, with its versions; a port that wants a key sends an alert of TLS at most."""
+    said = {}
+    for _, address, port in listening(attacked.sweep):
+        with socket.create_connection((address, port), timeout=10) as plain:
+            plain.settimeout(1)
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                plain.sendall(b"\x01" + bytes(63))
+                said[port] = plain.recv(4096)
+    assert all(len(words) <= 7 or words.startswith(b"HTTP/1.1 400") for words in said.values()), said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_of_the_machine_cannot_read_the_key_and_gets_nothing(running):
-    client, workers = running
+def test_another_user_of_the_machine_cannot_read_the_key(attacked):
+    files = [path for path in attacked.temporary.rglob("*.pem") if path.is_file()]
+    assert any("PRIVATE KEY" in path.read_text() for path in files)
     code = """
-import encodings.idna, os, socket, sys
+import os, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(open(sys.argv[1]).read())  # what everybody may read
 for name in sys.argv[2:]:
     try:
         open(name).read(); print("read", name)
     except PermissionError:
         print("refused")
-host, port = sys.argv[1].rsplit(":", 1)
-with socket.create_connection((host, int(port)), timeout=10) as one:
-    one.settimeout(10)
-    one.sendall(bytes(64))
-    try:
-        print(len(one.recv(4096)) <= 7)
-    except OSError:
-        print(True)
 """
-    files = [os.path.join(workers._scratch, name) for name in FILES]
-    words = [sys.executable, "-S", "-c", code, client.scheduler.address.removeprefix("tls://"), *files]
+    everybody = attacked.temporary / "hello"
+    everybody.write_text("hello")
+    words = [sys.executable, "-S", "-c", code, str(everybody), *map(str, files)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["refused", "refused", "True"], done
+    assert done.stdout.split() == ["hello", *["refused"] * len(files)], done
 
 
-def test_pages_show_nothing(running):
+def test_another_user_cannot_put_modules_where_a_sweep_looks_for_them(attacked):
+    there = attacked.temporary / "dask-scratch-space"
+    assert there.is_dir() and (os.geteuid() != 0 or there.stat().st_uid == NOBODY)
+    assert {path.name: path.read_text() for path in attacked.temporary.glob("run-*")} == {}
+
+
+def test_pages_show_nothing(attacked):
     answers = []
-    for _, address, port in listening():
+    for _, address, port in listening(attacked.sweep):
         with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=5) as one:
             one.settimeout(5)
             for path in (b"/", b"/status", b"/health", b"/info/main/workers.html", b"/json/counts.json"):
                 one.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
                 answers.append(one.recv(4096)[:15])
     assert {answer for answer in answers if answer.startswith(b"HTTP")} <= {b"HTTP/1.1 404 No", b"HTTP/1.1 400 Ba"}
+
+
+def halved(problem):
+    return problem.algorithm.learning_rate / 2
 
 
 # --- workers alone -----------------------------------------------------------------------------------------------
@@ -214,12 +235,12 @@ def test_a_module_that_lies_in_the_folder_is_not_run_by_workers(tmp_path):
             f"open({str(tmp_path / 'run')!r}, 'a').write('{name}'); raise SystemExit(9)"
         )
     (tmp_path / "mine_of_this_folder.py").write_text("def third(problem): return problem.algorithm.learning_rate / 3")
-    code = SCRIPT.format(tests=str(Path(__file__).parents[1]), rate=RATE)
+    code = SCRIPT.format(tests=str(TESTS), rate=RATE)
     # The program itself looks there last, too: what is tested are its workers.
     code = "import sys; sys.path[:] = [*filter(None, sys.path), '']\n" + code
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
     assert not (tmp_path / "run").exists(), (tmp_path / "run").read_text()
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_last_lines_of_a_worker_that_dies_at_its_start_are_shown(tmp_path, monkeypatch):
@@ -232,52 +253,3 @@ def test_the_last_lines_of_a_worker_that_dies_at_its_start_are_shown(tmp_path, m
         ll.sweep(halved, committee("linear", "linear", p=1, k=1), {RATE: [0.1]}, store=tmp_path / "s", workers=1)
     assert "no such library: \\x1b[31mlibfoo" in str(error.value)
     assert time.monotonic() - began < 60
-
-
-# --- a cluster with certificates -----------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def secure_cluster(folder):
-    """A dask scheduler and a worker that want certificates, as on a real cluster."""
-    (folder / "keys").mkdir()
-    keys_in(str(folder / "keys"))
-    cert, key = (str(folder / "keys" / name) for name in FILES)
-    tls = ["--tls-ca-file", cert, "--tls-cert", cert, "--tls-key", key]
-    log = open(folder / "log", "w+")
-    words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-    programs = [subprocess.Popen([*words, "--protocol", "tls", "--no-dashboard", *tls], stdout=log, stderr=log)]
-    try:
-        end = time.monotonic() + 100
-        while not (found := re.search(r"Scheduler at:\s+(tls://\S+)", (folder / "log").read_text())):
-            assert time.monotonic() < end and programs[0].poll() is None, (folder / "log").read_text()
-            time.sleep(0.1)
-        words = [sys.executable, "-m", "distributed.cli.dask_worker", found[1], "--nthreads", "1", "--no-nanny"]
-        words += ["--no-dashboard", "--local-directory", str(folder), *tls]
-        programs.append(subprocess.Popen(words, stdout=log, stderr=log))
-        yield found[1], tls
-    finally:
-        for program in programs:
-            program.kill()
-            program.wait()
-        log.close()
-
-
-def test_a_sweep_runs_on_a_cluster_with_certificates(tmp_path):
-    ll.save_spec(committee("linear", "linear", p=1, k=1), tmp_path / "a.toml")
-    words = ["sweep", str(tmp_path / "a.toml"), "--over", "d=10,20", "--times", "0,0.1", "--replicas", "2"]
-    words += ["--out", str(tmp_path / "runs")]
-    with secure_cluster(tmp_path) as (address, tls):
-        missing = CliRunner().invoke(app, [*words, "--scheduler", address, *tls[:2]])
-        assert missing.exit_code == 2 and "needs all of --tls-ca-file, --tls-cert, --tls-key" in missing.output
-        done = CliRunner().invoke(app, [*words, "--scheduler", address, *tls])
-        assert done.exit_code == 0, done.output
-        refused = CliRunner().invoke(app, [*words, "--retry-failed", "--scheduler", address, "--over", "seed=5"])
-        assert refused.exit_code == 2, refused.output
-        assert "--tls-ca-file" in refused.output
-        security = Security(require_encryption=True, tls_ca_file=tls[1], tls_client_cert=tls[3], tls_client_key=tls[5])
-        with distributed.Client(address, security=security) as client:
-            ds = ll.sweep(
-                ll.simulate, committee("linear", "linear", p=1, k=1), {"d": [10]}, times=[0.1], scheduler=client
-            )
-    assert (ds["status"] == "ok").all()

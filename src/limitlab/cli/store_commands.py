@@ -13,7 +13,7 @@ from limitlab.cli.app import POINTS_FAILED
 from limitlab.cli.interrupts import stoppable
 from limitlab.cli.options import Force, Wanted
 from limitlab.cli.screen import Bar, complain, duration, memory, say, show, show_table, table
-from limitlab.text import printable
+from limitlab.text import one_line
 
 if TYPE_CHECKING:
     from limitlab.sweep.storage.store import Store
@@ -99,7 +99,7 @@ def ls(
         except LimitlabError as error:
             complain(f"error: {error}")
             counts = ["damaged", "-"]
-        rows.append([name, str(about.get("name", "?")), over, *counts])
+        rows.append([*map(one_line, [name, str(about.get("name", "?")), over]), *counts])
     say(f"sweeps in {folder}")
     show(table(["sweep", "verb", "over", "points", "failed"], rows, narrow=True))
 
@@ -125,7 +125,7 @@ def verify(folder: Folder, progress: Wanted = None) -> None:
 def _complain_of(bad: list, store: "Store") -> None:
     complain(f"{len(bad)} points or files were not what they should be; they are in {store.path / 'quarantine'}:")
     for fault in bad[:SHOWN_FAULTS]:
-        complain(f"  {fault.reason}")
+        complain(f"  {one_line(fault.reason)}")
     if len(bad) > SHOWN_FAULTS:
         complain(f"  and {len(bad) - SHOWN_FAULTS} more")
     say("the sweeps that they belong to compute them again when they are run the next time")
@@ -189,7 +189,7 @@ def gc(
         show_table("would be removed" if dry_run else "removed", ["what", "number", "size"], rows)
     say(f"{memory(sum(one.size for one in litter))} {'would be' if dry_run else 'were'} freed")
     if note:
-        complain(note)
+        complain(one_line(note))
 
 
 def export(
@@ -222,8 +222,8 @@ def export(
         raise InputError(f"--out must end with {', '.join(FORMATS)}; got {out.name!r}.")
     path = place_of(out, f"sweep{FORMATS[0]}", force)
     name = choose(store, sweep)
-    if sweep is None and len(store.sweeps()) > 1:
-        say(f"sweep: {name}, the latest of {len(store.sweeps())} (choose another with --sweep; see limitlab store ls)")
+    if sweep is None and (others := len(store.sweeps())) > 1:
+        say(f"sweep: {name}, the latest of {others} (choose another with --sweep; see limitlab store ls)")
     with (
         warnings.catch_warnings(record=True) as caught,
         stoppable(),
@@ -242,7 +242,7 @@ def export(
     if damaged:
         complain(f"WARNING: {len(damaged)} files are not what they should be; their points are in the file as failed:")
         for reason in list(damaged)[:SHOWN_FAULTS]:
-            complain(f"  {reason}")
+            complain(f"  {one_line(reason)}")
         raise typer.Exit(POINTS_FAILED)
 
 
@@ -273,12 +273,12 @@ def _overview(store: "Store") -> tuple[Any, bool]:
     heads = ["state", "verb", "points", "failed", "rate", "left", "started", "seen"]
     notes = [f"{record['note']}" for _, (_, record) in (runs[i] for i in shown) if record.get("note")]
     points, size = store.size()
-    faults = len(store.faults())
+    faults = store.put_aside()
     lines = [f"{points} points, {memory(size)}" + (f", {faults} things in quarantine" if faults else "")]
     if len(shown) < len(runs):
         lines.insert(0, f"... {len(runs) - len(shown)} earlier runs (limitlab store gc forgets them)")
     parts = [table(heads, [rows[i] for i in shown], narrow=True)] if runs else [Text("no runs")]
-    return Group(*parts, *(Text(printable(line)) for line in [*notes, *lines])), running
+    return Group(*parts, *(Text(one_line(line)) for line in [*notes, *lines])), running
 
 
 def _row(state: str, record: dict[str, Any]) -> list[str]:
@@ -288,10 +288,10 @@ def _row(state: str, record: dict[str, Any]) -> list[str]:
     rate = number["done"] / max(number["updated"] - number["began"], 1e-9)
     left = (number["total"] - there) / rate if state == "running" and rate > 0 else np.inf
     return [
-        f"running ({record.get('running', 0)})" if state == "running" else state,
-        str(record.get("verb", "?")),
+        one_line(f"running ({record.get('running', 0)})" if state == "running" else state),
+        one_line(str(record.get("verb", "?"))),
         f"{there:.0f} of {number['total']:.0f}",
-        str(record.get("failed", 0)),
+        one_line(str(record.get("failed", 0))),
         f"{rate:.3g}/s",
         duration(left),
         time.strftime("%H:%M" if time.time() - number["began"] < 86400 else "%m-%d", time.localtime(number["began"])),
@@ -328,7 +328,7 @@ def _list_points(store: "Store") -> None:
             here = ", ".join(f"{name}={value}" for name, value in _table(about).items())
         seconds, size = about.get("seconds"), store.length(key)
         told = f"{seconds:8.3f}" if isinstance(seconds, (int, float)) else f"{'-':>8}"
-        typer.echo(printable(f"{key:<32}  {verb:<10}  {word:<13}  {told}  {size:>10}  {here}").replace("\n", "\\n"))
+        typer.echo(one_line(f"{key:<32}  {verb:<10}  {word:<13}  {told}  {size:>10}  {here}"))
 
 
 def _table(about: dict[str, Any]) -> dict[str, Any]:

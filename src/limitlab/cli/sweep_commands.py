@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import socket
+import ssl
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from limitlab.cli.app import INTERRUPTED, POINTS_FAILED
 from limitlab.cli.interrupts import Stop, stoppable
 from limitlab.cli.options import LimitName, Settings, Spec, Times, Wanted
 from limitlab.cli.screen import Bar, complain, say, show_table
+from limitlab.errors import InputError
+from limitlab.text import one_line
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -127,7 +130,6 @@ def sweep(
 def _request(problem: "Problem", spec: str, verb: str | None, grid: dict, given: dict) -> tuple[Any, dict[str, Any]]:
     """The verb, and its arguments that are the same at all points."""
     from limitlab.cli.arguments import has_clock, limit_of, usual_limit
-    from limitlab.errors import InputError
     from limitlab.sweep.grid import keywords_of
 
     verbs = _verbs()
@@ -186,15 +188,28 @@ def _secured(certificates: dict[str, Path | None]) -> Iterator[None]:
         return
     import dask.config
 
-    from limitlab.errors import InputError
-
     names = ("--tls-ca-file", "--tls-cert", "--tls-key")
     for option, path in zip(names, certificates.values(), strict=True):
         if path is None or not path.is_file():
             told = "it is missing" if path is None else f"there is no file {path}"
             raise InputError(f"A cluster with certificates needs all of {', '.join(names)}; of {option} {told}.")
+    _check_certificates(*map(str, certificates.values()))
     with dask.config.set({**given, "distributed.comm.require-encryption": True}):
         yield
+
+
+def _check_certificates(ca_file: str, cert: str, key: str) -> None:
+    """Raise, naming the file, unless these are certificates and a key that belong together."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        told = f"--tls-ca-file {ca_file} is no certificate (PEM)"
+        context.load_verify_locations(ca_file)
+        told = f"--tls-cert {cert} is no certificate (PEM), or --tls-key {key} is no key"
+        context.load_cert_chain(cert, key, password="")  # one with a password would ask for it
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        if "KEY_VALUES_MISMATCH" in str(error):
+            told = f"--tls-key {key} is not the key of --tls-cert {cert}"
+        raise InputError(f"{told}. Give the files that the cluster was started with.") from error
 
 
 class _Told:
@@ -275,7 +290,7 @@ def _keep(result: "xr.Dataset", out: Path) -> bool:
     sizes = " x ".join(f"{axis} ({result.sizes[axis]})" for axis in result.attrs["swept"])
     show_table(f"sweep of {result.attrs['verb']} over {sizes}", ["status", "points"], [[w, str(n)] for w, n in rows])
     if result.attrs.get("left_out"):
-        left_out = ", ".join(result.attrs["left_out"])
+        left_out = one_line(", ".join(result.attrs["left_out"]))
         say(f"not in the result, because their shapes change from point to point or they are no numbers: {left_out}")
     bad = np.argwhere(np.isin(ends, BROKEN))
     if len(bad):
@@ -283,7 +298,8 @@ def _keep(result: "xr.Dataset", out: Path) -> bool:
         for place in bad[:SHOWN]:
             here = result.isel(dict(zip(result.attrs["swept"], place.tolist(), strict=True)))
             values = ", ".join(f"{axis}={here[axis].item()}" for axis in result.attrs["swept"])
-            complain(f"  {values}: {ends[tuple(place)]}: {here['reason'].item() if 'reason' in here else ''}")
+            reason = here["reason"].item() if "reason" in here else ""
+            complain(one_line(f"  {values}: {ends[tuple(place)]}: {reason}"))
         if len(bad) > SHOWN:
             complain(f"  and {len(bad) - SHOWN} more; see the variable reason")
     if path is not None:

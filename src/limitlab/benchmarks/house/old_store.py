@@ -49,13 +49,13 @@ class OldStore:
             return str(error)
         return point if point.attrs["provenance"]["key"] == key else "another point"
 
-    def verify(self, some: set[str]) -> tuple[int, int]:
-        """How many of these points are good, and how many are not."""
-        found = [isinstance(self.peek(path.stem), Point) for path in self.files() if path.stem in some]
-        return sum(found), len(found) - sum(found)
+    def verify(self, part: int = 0, parts: int = 1) -> tuple[int, list[Path]]:
+        """How many points are good, and which are not, of every ``parts``-th folder from ``part`` on."""
+        found = {path: isinstance(self.peek(path.stem), Point) for path in self.files(part, parts)}
+        return sum(found.values()), [path for path, good in found.items() if not good]
 
-    def files(self) -> Iterator[Path]:
-        for folder in sorted((self.path / "points").iterdir()):
+    def files(self, part: int = 0, parts: int = 1) -> Iterator[Path]:
+        for folder in sorted((self.path / "points").iterdir())[part::parts]:
             for name in sorted(os.listdir(folder)):
                 yield folder / name
 

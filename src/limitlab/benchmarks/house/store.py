@@ -96,14 +96,15 @@ def compared(table: Table, folder: Path, what: str, point: Point, count: int, pa
     took[STEPS[1]][1] = seconds(lambda: Store(folder / "new"))
     again = Store(folder / "new")
     stores: list[Any] = [old, again]  # what an export asks of a store both have
-    took[STEPS[2]][1] = seconds(again.verify)
+    checked: list[list[tuple[int, list[Any]]]] = [[], []]
+    took[STEPS[2]][1] = seconds(lambda: checked[1].append(again.verify()))
     for number in range(parts):
         name, some, files = f"part{number}", sorted(keys)[number::parts], [folder / "old.csv", folder / "new.csv"]
         about = {"name": "trivial", "axes": {RATE: list(range(len(some)))}, "points": len(some)}
         for store in stores:
             store.keep_sweep(name, about, some)
         took[STEPS[1]] += in_turn(read(old), read(again), some)
-        took[STEPS[2]][0] += seconds(lambda some=some: old.verify(set(some)))
+        took[STEPS[2]][0] += seconds(lambda number=number: checked[0].append(old.verify(number, parts)))
         for which in (0, 1):
             one = stores[which], files[which], name
             took[STEPS[3]][which] += seconds(lambda one=one: export(*one))
@@ -112,6 +113,9 @@ def compared(table: Table, folder: Path, what: str, point: Point, count: int, pa
         if parts > 1:
             told = "; ".join(f"{step} {took[step].round(1).tolist()}" for step in STEPS)
             print(f"{number + 1} of {parts} parts, seconds and those of processor, before and now: {told}", flush=True)
+    for told in checked:
+        if sum(good for good, _ in told) != count or any(bad for _, bad in told):
+            raise RuntimeError("not every point that was written was found good")
     for step in STEPS:
         (before, busy), (after, busy_now) = took[step]
         each = 1e3 / count

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import random
 import tempfile
 import time
@@ -18,12 +19,15 @@ from limitlab.sweep.engine.engines import cluster, in_process, on_cluster
 from limitlab.sweep.engine.tally import Tally
 from limitlab.sweep.engine.work import Budget
 from limitlab.sweep.job import Job, Task
+from limitlab.sweep.storage.standing import look
 from limitlab.sweep.storage.store import Store
+from limitlab.text import one_line
 
 __all__ = ["Engine", "compute", "record"]
 
 ROUNDS = 3
 LONG = 600.0  # seconds for which a sweep waits for points that another one computes
+SOON = 10.0  # seconds after which it says so
 
 
 class Engine:
@@ -122,16 +126,30 @@ def _wait(tasks: list[Task], store: Store, tally: Tally) -> bool:
 
     True if it does neither for `LONG`, as a process that was stopped: then they are computed here as well.
     """
-    pause, end = 0.02, time.monotonic() + LONG
-    while time.monotonic() < end:
+    pause, began, said = 0.02, time.monotonic(), False
+    while (waited := time.monotonic() - began) < LONG:
         store.refresh()
         if any(store.has(task.key) or not store.claimed(task.key) for task in tasks):
             tally.say("")
             return False
         tally.say(f"waiting for {len(tasks)} points that another sweep computes")
+        if waited > SOON and not said:
+            said = True
+            warnings.warn(_waiting(store, len(tasks)), UserWarning, stacklevel=2)
         time.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(2 * pause, 1.0)
     return True
+
+
+def _waiting(store: Store, count: int) -> str:
+    """Whom a sweep waits for, in words."""
+    runs = [record for state, record in look(store).values() if state == "running"]
+    others = {f"process {run.get('process')} on {run.get('host')}" for run in runs if run.get("process") != os.getpid()}
+    who = one_line(", ".join(sorted(others)) or "another process")
+    return (
+        f"A sweep waits for {count} points that {who} computes. If that is stopped, let it go on or end it; after "
+        f"{LONG / 60:g} minutes they are computed here as well."
+    )
 
 
 def _recount(tasks: list[Task], points: dict[int, Point], store: Store | None, tally: Tally) -> None:

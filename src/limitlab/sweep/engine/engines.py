@@ -85,7 +85,9 @@ def cluster(workers: int | None, scheduler: Any) -> Iterator[Cluster]:
             return
         if not isinstance(getattr(scheduler, "scheduler_address", None), str):  # as a dask cluster has
             raise InputError(f"sweep.scheduler must be an address, a dask client or a dask cluster; got {scheduler!r}.")
-        with _quietly_closed(distributed.Client(scheduler)) as client:  # with the keys of its cluster
+        # With the keys of its cluster. A client is nobody's default: one that failed would stay it, and xarray asks the
+        # default for a lock when it writes a file.
+        with _quietly_closed(distributed.Client(scheduler, set_as_default=False)) as client:
             yield Cluster(client)
         return
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
@@ -93,9 +95,15 @@ def cluster(workers: int | None, scheduler: Any) -> Iterator[Cluster]:
     with contextlib.ExitStack() as stack:
         if scheduler is not None:
             try:
-                client = stack.enter_context(_quietly_closed(distributed.Client(scheduler, timeout=20)))
+                asked = distributed.Client(scheduler, timeout=20, set_as_default=False)
+                client = stack.enter_context(_quietly_closed(asked))
             except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
                 keys = " It may want a certificate, or another one: give --tls-ca-file, --tls-cert and --tls-key."
+                if isinstance(error, TypeError):  # nobody was asked
+                    raise EngineError(
+                        f"{scheduler} cannot be reached without certificates. Give --tls-ca-file, --tls-cert and "
+                        "--tls-key; in Python, Client(address, security=Security(...)) as the scheduler."
+                    ) from error
                 raise EngineError(
                     f"No dask scheduler answers at {scheduler} ({type(error).__name__}). Start one with dask "
                     "scheduler, and give the address that it prints, such as tls://host:8786." + keys
@@ -104,7 +112,8 @@ def cluster(workers: int | None, scheduler: Any) -> Iterator[Cluster]:
             return
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="limitlab-", ignore_cleanup_errors=True))
         security = keys_in(scratch)
-        with dask.config.set({"distributed.scheduler.http.routes": []}):
+        # By itself dask works in a folder of /tmp that all users share, and looks for modules there first.
+        with dask.config.set({"distributed.scheduler.http.routes": [], "temporary-directory": scratch}):
             local = distributed.LocalCluster(
                 n_workers=0,
                 processes=True,
@@ -116,7 +125,9 @@ def cluster(workers: int | None, scheduler: Any) -> Iterator[Cluster]:
                 scheduler_kwargs={"dashboard": False},
             )
         stack.callback(_quietly, local.close, timeout=10)
-        client = stack.enter_context(_quietly_closed(distributed.Client(local, security=security)))
+        sys.path[:] = [path for path in sys.path if not path.startswith(scratch)]
+        asked = distributed.Client(local, security=security, set_as_default=False)
+        client = stack.enter_context(_quietly_closed(asked))
         yield Cluster(client, stack.enter_context(_LocalWorkers(workers or 1, local.scheduler_address, scratch)))
 
 
@@ -258,7 +269,7 @@ def _finished(client: Any, futures: list) -> list:
 
     if client.status not in ("running", "connecting"):
         raise _gone(client)
-    with _talking_to(client), contextlib.suppress(TimeoutError):
+    with _talking_to(client), client.as_current(), contextlib.suppress(TimeoutError):
         distributed.wait(futures, timeout=0.5, return_when="FIRST_COMPLETED")
     # One that is lost died with the worker that held it, and is computed again: what it stored is found.
     done = [future for future in futures if future.status not in ("pending", "lost")]

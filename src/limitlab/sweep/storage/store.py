@@ -27,13 +27,14 @@ from typing import Any
 from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
 from limitlab.files import unwritable
 from limitlab.results.points import Point
+from limitlab.sweep.storage.accounts import Accounts, run_account
 from limitlab.sweep.storage.files.encoding import decode, encode
 from limitlab.sweep.storage.files.folder import KEPT, Folder, Root, shown
 from limitlab.sweep.storage.files.life import alive
 from limitlab.sweep.storage.files.records import POINT, Found, is_segment
 from limitlab.sweep.storage.files.segments import Segments
 from limitlab.sweep.storage.verify import Fault, verify
-from limitlab.text import printable, show
+from limitlab.text import one_line, show
 
 __all__ = ["FOLDERS", "FORMAT", "MARKER", "Fault", "Store", "number_of", "opened"]
 
@@ -175,7 +176,7 @@ class Store:
         try:
             point = decode(found.content, f"Point {key}")
         except ResultFileError as error:
-            return printable(str(error))
+            return one_line(str(error))
         about = point.attrs.get("provenance")
         if not isinstance(about, dict) or about.get("key") != key:
             return f"Point {key} is another point than its name says. It has to be computed again."
@@ -208,7 +209,7 @@ class Store:
             finally:
                 os.close(file)
             away = self.noted(f"{what}.point", path, reason, data)
-            self._segments.void(name, place, length)
+            self._segments.void(name, place, length, bytes.fromhex(what) if _is_key(what) else b"")
         except (OSError, ValueError) as error:
             if isinstance(error, ResultFileError):
                 error = error.__cause__ or error
@@ -225,7 +226,7 @@ class Store:
         quarantine.make()
         if data is not None:
             quarantine.write(away, data)
-        note = f"{printable(str(path), MAX_NOTE // 2)}\n{printable(reason)}\n"
+        note = f"{one_line(str(path), MAX_NOTE // 2)}\n{one_line(reason)}\n"
         quarantine.write(f"{away}.txt", note.encode("utf-8", "backslashreplace"))
         return quarantine.path / away
 
@@ -244,7 +245,7 @@ class Store:
         """Say that a point counts no more; `pack` frees its bytes."""
         name = bytes.fromhex(key)
         while (place := self._segments.place_of(name)) is not None:
-            self._segments.void(*place, self._segments.length(name))
+            self._segments.void(*place, self._segments.length(name), name)
 
     def refresh(self) -> None:
         """Look for what others have written."""
@@ -316,16 +317,9 @@ class Store:
         except OSError as error:
             raise unwritable(folder.path, error, KEPT) from error
 
-    def sweeps(self) -> dict[str, dict[str, Any]]:
+    def sweeps(self) -> Accounts:
         """The sweeps that were run into this store, by name, the latest last."""
-        folder = self.folder("sweeps")
-        files = {name: about for name, about in folder.files().items() if name.endswith(".json")}
-        found = {}
-        for name in sorted(files, key=lambda name: (files[name].st_mtime, name)):
-            about = _json(folder, name, MAX_RECORD)
-            if about is not None:
-                found[name.removesuffix(".json")] = about
-        return found
+        return Accounts(self.folder("sweeps"), MAX_RECORD)
 
     def keys_of(self, name: str) -> list[str]:
         """The points that a sweep is made of, in the order of its grid."""
@@ -351,13 +345,16 @@ class Store:
     def runs(self) -> dict[str, dict[str, Any]]:
         """The runs into this store, by name, the latest last."""
         folder = self.folder("runs")
-        names = [name for name in folder.files() if name.endswith(".json")]
-        found = {
-            name.removesuffix(".json"): about for name in names if (about := _json(folder, name, MAX_RUN)) is not None
-        }
+        files = [name for name in folder.files() if name.endswith(".json")]
+        read = {name.removesuffix(".json"): run_account(folder, name, MAX_RUN) for name in files}
+        found = {name: about for name, about in read.items() if about is not None}
         return dict(sorted(found.items(), key=lambda item: (number_of(item[1].get("began")), item[0])))
 
     # --- care --------------------------------------------------------------------------------------------
+
+    def put_aside(self) -> int:
+        """How many things lie in quarantine."""
+        return sum(not name.endswith(".txt") for name in self.folder("quarantine").names())
 
     def faults(self) -> list[Fault]:
         """What lies in quarantine, and why."""
@@ -409,14 +406,6 @@ def opened(store: Any) -> Store | None:
     if not isinstance(store, (str, os.PathLike)):
         raise InputError(f"sweep.store must be a folder or a Store; got {store!r}. Give its name, such as 'runs'.")
     return Store(store)
-
-
-def _json(folder: Folder, name: str, most: int) -> dict[str, Any] | None:
-    try:
-        about = json.loads(folder.read(name, most))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return about if isinstance(about, dict) else None
 
 
 def number_of(value: Any) -> float:

@@ -42,8 +42,10 @@ def verify(store: "Store", progress: Told = None) -> tuple[int, list[Fault]]:
             progress(min(done, total), total, "verify")
 
     for name in segments.names():
+        fine: set[bytes] = set()
         try:
-            bad += _segment(store, name, good, told)
+            bad += _segment(store, name, fine, told)
+            good |= fine
         except FileNotFoundError:  # joined with others meanwhile
             continue
         except ResultFileError:
@@ -54,8 +56,7 @@ def verify(store: "Store", progress: Told = None) -> tuple[int, list[Fault]]:
             where = shown(points.path / name)
             raise ResultFileError(f"{where} cannot be read: {error.strerror}. Check its permissions.") from error
     if any(segments.place_of(key) is None for key in good):  # an index on disk did not say all
-        for name in segments.names():
-            segments.reread(name)
+        segments.reread()
     segments.save()
     return len(good), bad
 
@@ -87,7 +88,7 @@ def _segment(store: "Store", name: str, good: set[bytes], told: Callable[[], Non
         elif found.kind == 0:
             judged = f"{found.fault}."
         if isinstance(judged, str) and len(bad) >= MAX_FAULTS:
-            segments.void(name, found.place, found.length)
+            segments.void(name, found.place, found.length, found.key)
             more += 1
         elif isinstance(judged, str):
             bad.append(store.aside(name, found.place, found.length, key or "bytes", judged))

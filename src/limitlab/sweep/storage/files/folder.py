@@ -15,7 +15,7 @@ from pathlib import Path
 
 from limitlab.errors import InputError, ResultFileError
 from limitlab.files import NO_LINKS, unwritable
-from limitlab.text import printable
+from limitlab.text import one_line
 
 __all__ = ["KEPT", "Folder", "NotPlainError", "Root", "put", "shown"]
 
@@ -34,7 +34,7 @@ class NotPlainError(ValueError):
 
 def shown(path: object) -> str:
     """A path that may be a stranger's, as it can be printed."""
-    return printable(str(path))
+    return one_line(str(path))
 
 
 class Root:

@@ -1,11 +1,12 @@
 """Which point is where: the index of a store in memory, by number of the segment and place in it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 __all__ = ["Places", "Segment"]
 
 BITS = 33  # of a place within a segment
 MASK = (1 << BITS) - 1
+COPIES = 8  # of a point that are remembered besides the first: two sweeps or a pack that was killed leave one
 
 
 class Segment:
@@ -48,11 +49,6 @@ class Places:
         where = self._where.get(key)
         return None if where is None else (self._segments[where >> BITS], where & MASK)
 
-    def at(self, segment: Segment, place: int) -> bytes:
-        """The point at a place; looks through all of them. Empty if there is none."""
-        where = segment.number << BITS | place
-        return next((key for key, known in self._where.items() if known == where), b"")
-
     def put(self, segment: Segment, key: bytes, place: int) -> None:
         """A point is there, unless it counts no more."""
         if (segment.name, place) in self._voids:
@@ -60,7 +56,7 @@ class Places:
         where = segment.number << BITS | place
         if self._where.setdefault(key, where) != where:
             others = self._others.setdefault(key, [])
-            if where not in others:
+            if where not in others and len(others) < COPIES:
                 others.append(where)
 
     def void(self, name: str, place: int) -> None:
@@ -82,12 +78,15 @@ class Places:
         if not others:
             self._others.pop(key, None)
 
-    def forget(self, segment: Segment) -> None:
-        """A segment is gone, with all that was in it."""
-        for key in [key for key, where in self._where.items() if where >> BITS == segment.number]:
+    def forget(self, segments: Iterable[Segment]) -> None:
+        """Segments are gone, with all that was in them."""
+        gone = {segment.number for segment in segments}
+        if not gone:
+            return
+        for key in [key for key, where in self._where.items() if where >> BITS in gone]:
             del self._where[key]
         for key, places in list(self._others.items()):
-            places[:] = [place for place in places if place >> BITS != segment.number]
+            places[:] = [place for place in places if place >> BITS not in gone]
             if places and key not in self._where:
                 self._where[key] = places.pop()
             if not places:

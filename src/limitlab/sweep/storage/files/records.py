@@ -53,7 +53,7 @@ NAME = re.compile(r"[A-Za-z0-9.-]{1,40}-[0-9a-f]{16}\.seg")
 FULL = 1 << 30  # bytes after which a writer begins another segment
 LARGEST_FILE = FULL + LARGEST + (1 << 20)
 BLOCK = 1 << 20  # bytes read at a time
-MAX_FALSE = 10_000  # places that begin as a record does and are none, one after the other
+MAX_FALSE = 10_000  # places of a segment that are damaged, or begin as a record does and are none
 VOIDED = struct.Struct("<QQ")  # content of a void: place and length in the segment whose name follows
 MOST_CLAIMED = 4096  # points of a claim
 LONGEST = {POINT: LARGEST, VOID: VOIDED.size + 64, CLAIM: 16 * MOST_CLAIMED}  # bytes of the content, by kind
@@ -106,13 +106,17 @@ def pieces(folder: Folder, name: str, first: int = 0, size: int | None = None, h
                 after = _next(block, place + 1)
                 if after is None:
                     return
+                block.count()
                 yield Found(place, after - place, 0, b"", b"", f"{where} is damaged at byte {place}")
                 place = after
             elif heads and kind == POINT:
                 yield Found(place, whole, kind, key)
                 place += whole
             else:
-                yield checked(block.at(place, whole), place, kind, key, f"{where} at byte {place}")
+                found = checked(block.at(place, whole), place, kind, key, f"{where} at byte {place}")
+                if not found.kind:
+                    block.count()
+                yield found
                 place += whole
     finally:
         os.close(file)
@@ -145,7 +149,6 @@ def torn(rest: bytes) -> bool:
 
 def _next(block: "_Block", place: int) -> int | None:
     """Where the next record begins; `NotPlainError` if too much looks as if one did, which happens by intent only."""
-    false = 0
     while place + START <= block.size:
         data = block.at(place, min(BLOCK, block.size - place))
         at = data.find(MARK)
@@ -154,9 +157,7 @@ def _next(block: "_Block", place: int) -> int | None:
                 break
             if head(data[at : at + START])[0]:
                 return place + at
-            false += 1
-            if false > MAX_FALSE:
-                raise NotPlainError(f"{block.name} is full of beginnings of records that are none")
+            block.count()
             at = data.find(MARK, at + 1)
         place = block.data_after(place + max(len(data) - START + 1, 1))
     return None
@@ -167,6 +168,13 @@ class _Block:
 
     def __init__(self, file: int, size: int, name: str):
         self.file, self.size, self.name, self._first, self._data = file, size, name, 0, b""
+        self._false = 0
+
+    def count(self) -> None:
+        """One more place that is not as a writer leaves it."""
+        self._false += 1
+        if self._false > MAX_FALSE:
+            raise NotPlainError(f"{self.name} is full of beginnings of records that are none")
 
     def at(self, place: int, length: int) -> bytes:
         first = place - self._first

@@ -15,9 +15,10 @@ import socket
 import struct
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 
-from limitlab.errors import ResultFileError
+from limitlab.errors import DamagedFileWarning, ResultFileError
 from limitlab.files import unwritable
 from limitlab.sweep.storage.files.folder import KEPT, Folder, NotPlainError, Root, put, shown
 from limitlab.sweep.storage.files.index import LARGEST_INDEX, index_of, rows_in
@@ -26,6 +27,7 @@ from limitlab.sweep.storage.files.places import Places, Segment
 from limitlab.sweep.storage.files.records import (
     CLAIM,
     FULL,
+    LARGEST_FILE,
     MAGIC,
     MOST_CLAIMED,
     POINT,
@@ -46,6 +48,7 @@ __all__ = ["Segments", "new_name"]
 
 WORTH = 2000  # records that are worth an index on disk
 OPEN_FILES = 32
+ROOM = 1 << 12  # bytes by which an index may be longer than its segment
 KEPT_OF_TAIL = 1 << 24  # bytes of what stands after the last record that go to quarantine
 
 
@@ -62,7 +65,7 @@ class Segments:
         self.folder, self._indices = Folder(root, "points"), Folder(root, "index")
         self._segments: dict[str, Segment] = {}
         self._places = Places()
-        self._liars: set[str] = set()  # segments whose index on disk says what is not so
+        self._believes = True  # the indices on disk, until one of them says what is not so
         self._files: dict[str, int] = {}
         self._own: Segment | None = None
         self._own_file = -1
@@ -116,16 +119,17 @@ class Segments:
             began = time.perf_counter()
             if patience and began - self._looked < patience * self._took:
                 return
-            there = {name: about.st_size for name, about in self.folder.files().items() if is_segment(name)}
-            for name in [name for name in self._segments if name not in there]:
-                self._forget(name)
-            for name, size in there.items():
-                segment = self._segments.get(name)
+            there = {name: about for name, about in self.folder.files().items() if is_segment(name)}
+            self._forget([name for name in self._segments if name not in there])
+            for name, about in there.items():
+                segment, size = self._segments.get(name), about.st_size
                 if segment is None:
                     segment = self._segments[name] = self._places.segment(name)
-                    self._load(segment, size)
+                    self._load(segment, about)
                 if size < segment.end:  # it was cut by somebody who should not
-                    self._forget(name)
+                    if segment is self._own:
+                        self._let_go()
+                    self._forget([name])
                 elif size != segment.size and segment is not self._own:
                     self._look(segment, size)
             self._looked, self._took = time.perf_counter(), time.perf_counter() - began
@@ -155,11 +159,10 @@ class Segments:
         finally:
             os.close(file)
 
-    def _forget(self, name: str) -> None:
-        segment = self._segments.pop(name)
-        if name in self._files:
+    def _forget(self, names: list[str]) -> None:
+        for name in [name for name in names if name in self._files]:
             os.close(self._files.pop(name))
-        self._places.forget(segment)
+        self._places.forget([self._segments.pop(name) for name in names])
 
     def _look(self, segment: Segment, size: int) -> None:
         """Read the records of a segment that are new: their heads only."""
@@ -187,21 +190,21 @@ class Segments:
         elif found.kind == VOID:
             with contextlib.suppress(ValueError, struct.error):
                 place, _ = VOIDED.unpack_from(found.content)
-                self._void(found.content[VOIDED.size :].decode("ascii"), place)
+                if place < LARGEST_FILE:
+                    self._void(found.content[VOIDED.size :].decode("ascii"), place, found.key)
         elif found.kind == CLAIM:
             content = found.content
             segment.claims = frozenset(content[i : i + 16] for i in range(0, len(content) - 15, 16))
 
-    def _void(self, name: str, place: int) -> None:
+    def _void(self, name: str, place: int, key: bytes) -> None:
+        """A record counts no more. The void says whose it was; an older one does not, then the record itself does."""
         self._places.void(name, place)
         segment = self._segments.get(name)
         if segment is None:
             return
-        try:
-            key = self._record(segment, place, bare=True).key
-        except (OSError, ValueError):
-            key = self._places.at(segment, place)
         self._places.drop(segment, key, place)
+        with contextlib.suppress(OSError, ValueError):
+            self._places.drop(segment, self._record(segment, place, bare=True).key, place)
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -226,8 +229,8 @@ class Segments:
                     raise ResultFileError(
                         f"{where} cannot be read: {error.strerror}. Check its permissions."
                     ) from error
-                if not found.fault and found.key != key:  # the index on disk was wrong
-                    self.reread(segment.name)
+                if found.key != key and (self._believes or not found.fault):  # an index on disk was wrong
+                    self.reread()
                     continue
                 if not found.fault or attempt == 3 or segment is self._own or not self._alive(segment):
                     return found
@@ -240,15 +243,19 @@ class Segments:
             at = self._places.of(key)
             return None if at is None else (at[0].name, at[1])
 
-    def reread(self, name: str) -> None:
-        """Read a segment from its beginning, not by its index."""
+    def reread(self) -> None:
+        """Read all segments from their beginnings, and believe no index on disk any more: one said what is not so."""
         with self._turn:
-            if name not in self._segments or self._segments[name] is self._own:
-                return
-            self._liars.add(name)
-            self._forget(name)
-            with contextlib.suppress(OSError):
-                self._indices.remove(f"{name}.idx")
+            own, self._believes = self._own, False
+            others = [name for name, segment in self._segments.items() if segment is not own]
+            self._forget(others)
+            if own is not None:
+                self._places.forget([own])
+                own.end, own.records = 0, 0
+                self._look(own, own.size)
+            for name in others:
+                with contextlib.suppress(OSError):
+                    self._indices.remove(f"{name}.idx")
             self.refresh()
 
     def _file(self, name: str) -> int:
@@ -315,9 +322,9 @@ class Segments:
             if frozenset(keys) != (self._own.claims if self._own else frozenset()):
                 self.append(CLAIM, bytes(16), b"".join(keys))
 
-    def void(self, name: str, place: int, length: int) -> None:
-        """Say that a record counts no more."""
-        self.append(VOID, bytes(16), VOIDED.pack(place, length) + name.encode("ascii"))
+    def void(self, name: str, place: int, length: int, key: bytes = b"") -> None:
+        """Say that a record counts no more, and whose it was if that is known."""
+        self.append(VOID, key or bytes(16), VOIDED.pack(place, length) + name.encode("ascii"))
 
     def voided(self, name: str, place: int) -> bool:
         return self._places.voided(name, place)
@@ -327,13 +334,16 @@ class Segments:
         if self._process != os.getpid():  # a fork: the segment is the parent's
             self._own, self._own_file, self._process, self._files = None, -1, os.getpid(), {}
         if self._own is not None:
-            gone = os.fstat(self._own_file).st_nlink == 0
-            if not gone and self._own.end < FULL:
+            about = os.fstat(self._own_file)
+            whole = about.st_nlink > 0 and about.st_size == self._own.end
+            if whole and self._own.end < FULL:
                 return self._own
-            if not gone:
+            if whole:
                 os.fsync(self._own_file)
-            os.close(self._own_file)
-            self._own, self._own_file = None, -1
+                os.close(self._own_file)
+                self._own, self._own_file = None, -1
+            else:
+                self._let_go()
         self.folder.make()
         self.refresh()
         for name, segment in self._segments.items():
@@ -358,6 +368,15 @@ class Segments:
             segment.end = segment.size = len(MAGIC)
             self._own, self._own_file = segment, file
             return segment
+
+    def _let_go(self) -> None:
+        """Of a segment that somebody else took away or changed: its lock would make its claims count."""
+        own, about = self._own, os.fstat(self._own_file)
+        os.close(self._own_file)
+        self._own, self._own_file = None, -1
+        if own is not None and about.st_nlink:
+            words = f"{shown(self.folder.path / own.name)} was changed by somebody else while points were written to it"
+            warnings.warn(f"{words}. What is lost is computed again.", DamagedFileWarning, stacklevel=2)
 
     def _carry_on(self, segment: Segment) -> bool:
         """Take over the segment of a process of this machine that ended; what it left unfinished is cut off."""
@@ -417,12 +436,16 @@ class Segments:
 
     # --- the index on disk -------------------------------------------------------------------------------
 
-    def _load(self, segment: Segment, size: int) -> None:
-        """What the index on disk says of a segment, if it is whole; the rest is read from the segment."""
-        if segment.name in self._liars:
+    def _load(self, segment: Segment, about: os.stat_result) -> None:
+        """What the index on disk says of a segment, if it is whole; the rest is read from the segment.
+
+        An index is far smaller than what its segment takes on the disk: of a file that is mostly a hole it is not read.
+        """
+        if not self._believes:
             return
+        most = min(about.st_size, 512 * about.st_blocks) + ROOM
         try:
-            found = rows_in(self._indices.read(f"{segment.name}.idx", min(64 + size, LARGEST_INDEX)), size)
+            found = rows_in(self._indices.read(f"{segment.name}.idx", min(most, LARGEST_INDEX)), about.st_size)
         except (OSError, ValueError):
             return
         if found is None:
@@ -446,7 +469,6 @@ class Segments:
             if data is not None:
                 self._indices.make()
                 self._indices.write(f"{segment.name}.idx", data)
-                self._liars.discard(segment.name)
 
     def save(self) -> None:
         """Write the indices of all segments that are worth one."""
@@ -466,4 +488,4 @@ class Segments:
             with contextlib.suppress(OSError):
                 self._indices.remove(f"{name}.idx")
             if name in self._segments:
-                self._forget(name)
+                self._forget([name])
