@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from explorer_words import PAGES, PICTURES
+from explorer_words import PAGES, PICTURES, Server
 
 import limitlab as ll
 from limitlab.spec import loads
@@ -78,6 +78,20 @@ def test_a_card_opens_its_problem(tab, server):
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_card_without_a_question_opens_its_entry_which_runs(tab, server):
+    tab.goto(server.url)
+    tab.locator("a.card", has_text="Training the second layer").click()
+    tab.wait_for_url("**/entry/second-layer")
+    assert "output_weights = [2.0]" in tab.content(), "its problem file"
+    tab.get_by_role("button", name="run it").click()
+    tab.wait_for_function("document.querySelector('.state').innerText.includes('The claim holds')")
+    assert tab.locator("td.holds").count() == 5
+    tab.wait_for_function("document.querySelector('.entry-figure img').naturalWidth > 500")
+    tab.goto(f"{server.url}/entry/second-layer")  # known by now
+    tab.wait_for_function("document.querySelector('.state').innerText.includes('The claim holds')")
+    assert server.status("/entry/no-such-entry") == 404
+
+
 def test_a_slider_moves_the_curve_the_address_and_back(tab, server):
     tab.goto(f"{server.url}{SMALL}")
     wait(tab, "learned by")
@@ -131,7 +145,7 @@ def test_a_bad_target_is_said_beside_its_field_and_the_figure_stays(tab, server)
 def test_a_run_is_started_cancelled_and_finished_and_taken_home(tab, server):
     tab.goto(f"{server.url}{SMALL}&seed=3")
     wait(tab, "learned by")
-    tab.get_by_role("slider", name="runs", exact=True).focus()  # more than a moment's work, to be cancelled
+    tab.get_by_role("slider", name="runs R", exact=True).focus()  # more than a moment's work, to be cancelled
     long = tab.get_by_role("spinbutton", name="size of a step, exact value")
     long.fill("0.002")
     long.press("Tab")
@@ -204,6 +218,62 @@ def test_every_control_is_reached_by_tab_in_reading_order_with_a_visible_focus(t
     keys = [control.key for control in PAGES["learn"].controls]
     seen = [key for key in dict.fromkeys(order) if key in keys]
     assert seen == keys and order.index(keys[-1]) < order.index("run it") < order.index("link")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_moves_when_a_run_starts_and_ends(tab, server, width):
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.goto(f"{server.url}{SMALL}&seed={width // 10}&step=0.02")
+    wait(tab, "learned by")
+    tab.wait_for_function("!/first time|Coarse/.test(document.querySelector('.state').innerText)")
+
+    def places():
+        at = "(s) => { const b = document.querySelector(s).getBoundingClientRect(); return [b.top + scrollY, b.left] }"
+        return [tab.evaluate(at, name) for name in (".plot", ".state", ".chips button", ".price", "#in-target")]
+
+    before = places()
+    tab.evaluate("document.querySelector('.chips button.first').click()")
+    wait(tab, "Running")
+    assert places() == before
+    wait(tab, "Theory and runs")
+    assert places() == before
+
+
+def test_a_question_mark_leads_to_the_documentation_on_this_machine(tab, server):
+    tab.goto(f"{server.url}{SMALL}")
+    wait(tab, "learned by")
+    tab.locator("summary[aria-label='Explain: noise on the labels']").click()
+    with tab.context.expect_page() as opened:
+        tab.locator("#about-variance a").click()
+    page = opened.value
+    page.get_by_role("heading", name="channel", exact=True).wait_for()
+    assert page.url == f"{server.url}/docs/glossary#channel"
+    assert server.status("/docs/conf.py") == 404 and server.status("/docs/..%2Fpyproject.toml") == 404
+
+
+def test_what_is_drawn_of_samples_can_be_taken_home(tab, server):
+    tab.goto(f"{server.url}/samples?channel=sign")
+    wait(tab, "the best overlap")
+    ds = _netcdf(download(tab, "data", "curves, netCDF"))
+    assert ds.sizes["sample_ratio"] == 60 and float(ds.mse_bayes.max()) <= 1.0
+    assert len(download(tab, "data", "landscape, CSV").decode().splitlines()) == 62
+
+
+def test_a_server_that_is_gone_is_told_in_a_bar(chromium, tmp_path):
+    own = Server(tmp_path)
+    context = chromium.new_context(viewport={"width": 390, "height": 800})
+    try:
+        page = context.new_page()
+        page.goto(f"{own.url}/escape")
+        page.get_by_role("heading", level=1).wait_for()
+        bar = page.locator("#popup")
+        assert not bar.is_visible()
+    finally:
+        own.close()
+    bar.wait_for(state="visible", timeout=60_000)
+    box = bar.bounding_box()
+    assert box["y"] == 0 and box["width"] == 390  # across the top
+    context.close()
 
 
 def test_strangers_are_refused_by_the_running_server(server):

@@ -58,6 +58,21 @@ def test_a_film_of_runs_alone_skips_what_blew_up():
     assert sum(v for v in made["frames"][30]["data"][0]["y"]) > 0
 
 
+def test_what_ended_early_has_a_mark_with_the_word():
+    t = np.linspace(0, 3, 31)
+    r = np.full((31, 2, 5), 0.7)
+    data = {"r": (("time", "replica", "student"), r), "risk": (("time", "replica"), np.full((31, 2), 0.5))}
+    data |= {"status": ("replica", ["ok", "diverged"]), "end_time": ("replica", [3.0, 1.25])}
+    sims = xr.Dataset(data, {"time": t})
+    made = CLOUD.screen(CLOUD.defaults, Answers(runs=sims), False, False)
+    assert made["layout"]["shapes"][0]["x0"] == 1.25
+    assert made["layout"]["shapes"][0]["label"]["text"] == "diverged from t = 1.25"
+    said = [call for call in CLOUD.figure(CLOUD.defaults, Answers(runs=sims)).panels[1].calls if call.name == "axvline"]
+    assert [call.options["label"] for call in said] == ["diverged from t = 1.25"]
+    well = sims.assign(status=("replica", ["ok", "ok"]))
+    assert "shapes" not in CLOUD.screen(CLOUD.defaults, Answers(runs=well), False, False)["layout"]
+
+
 def test_rules_of_the_descent_page_are_those_of_the_form():
     for rule, kind in (
         ("gd", "GradientDescent"),

@@ -7,6 +7,8 @@ import math
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +18,15 @@ pytest.importorskip("latex2mathml", reason="the explorer needs pip install 'limi
 from limitlab.cite import references
 from limitlab.errors import LimitlabError
 from limitlab.explorer import downloads
+from limitlab.explorer.cards import cards
 from limitlab.explorer.controls import Choice, FieldError, Number, Text
 from limitlab.explorer.description import Answers
+from limitlab.explorer.drawn.entry_page import problem_files
+from limitlab.explorer.drawn.reading import READ, docs_folder, written
 from limitlab.explorer.drawn.screen import formula
 from limitlab.explorer.form import form_html
 from limitlab.explorer.pages import pages
+from limitlab.gallery import ENTRIES
 from limitlab.jobs.requests import Request
 from limitlab.spec import loads
 
@@ -53,13 +59,69 @@ def test_an_address_with_nonsense_gives_defaults_and_says_what_was_wrong(page):
             wrong.read(text)
 
 
+WORDS_ONLY = {  # what no formula has a letter for; everything else has its symbol
+    "seed",
+    "my_data.standardise",
+    "my_data.text",
+    "my_data.missing",
+}
+
+
+@every
+def test_an_address_with_too_many_parts_is_no_error_of_the_server(page):
+    assert page.read("a=1&" * 300 + "seed=3") == (page.defaults, {})
+
+
 @every
 def test_every_control_has_label_symbol_and_explanation(page):
+    without = {control.key for control in page.controls if not control.symbol}
+    assert without == {key for key in without if key in WORDS_ONLY or f"{page.name}.{key}" in WORDS_ONLY}
+    assert {key.partition(".")[2] for key in WORDS_ONLY if key.startswith(f"{page.name}.")} <= without, "a stale row"
     made = form_html(page, page.defaults)
     for control in page.controls:
         assert f'<label for="in-{control.key}"' in made and f'id="in-{control.key}"' in made
         assert html.escape(control.words) in made and html.escape(control.help) in made
+        assert not control.symbol or f'<span class="symbol">{html.escape(control.symbol)}</span>' in made
         assert control.help.endswith(".") and control.group in ("nature", "learner", "look")
+        assert f'href="/docs/{control.more or page.docs}"' in made
+        if isinstance(control, Number):
+            assert f"<span>{control.low:g}</span><span>{control.high:g}</span>" in made  # its range is on it
+
+
+def _there(link):
+    """Whether a link of the explorer leads to a page of the documentation, and to a heading on it."""
+    page, _, place = link.removeprefix("/docs/").partition("#")
+    return page in READ and (not place or place in written(page).anchors)
+
+
+@every
+def test_what_a_question_mark_leads_to_is_there(page):
+    assert page.docs and all(_there(control.more or page.docs) for control in page.controls)
+    assert not _there("glossary#no-such-word") and not _there("no-such-page")  # the control
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_page_of_the_documentation_is_whole_and_asks_nobody_else(name):
+    made = written(name)
+    prose = re.sub(r"<(code|pre|math)\b.*?</\1>", "", made.body, flags=re.DOTALL)
+    assert made.title and not re.search(r"\$|\{[a-z:]+\}|FORMULA|\]\(|\*\*|<script", prose)
+    for link in re.findall(r'href="([^"]*)"', made.body):
+        assert link.startswith(("http://", "https://")) or _there(link if link[0] == "/" else f"/docs/{name}{link}")
+    for source in re.findall(r'src="([^"]*)"', made.body):
+        assert (docs_folder() / "images" / source.removeprefix("/docs-images/")).is_file()
+
+
+def test_the_wheel_has_the_pages_that_are_read():
+    """By its list: that they are found in an installed wheel is for .ci/wheel to say."""
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    listed = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert listed == {f"docs/{name}.md": f"limitlab/explorer/docs/{name}.md" for name in READ}
+
+
+def test_only_the_pages_that_are_named_are_read():
+    for name in ("../pyproject", "conf.py", "index", "", "/etc/passwd"):
+        with pytest.raises(FileNotFoundError):
+            written(name)
 
 
 @every
@@ -119,6 +181,23 @@ def test_texts_are_read_as_data(page):
                     _asked(page, control, hostile)
 
 
+def test_every_card_opens_something():
+    """A page with the settings of its entry, or the entry's own page."""
+    assert {card.name for card in cards()} == set(ENTRIES) and len(cards()) == len(ENTRIES)
+    for card in cards():
+        if card.page is None:
+            assert card.address == f"/entry/{card.name}" and all(card.name not in page.opens for page in PAGES.values())
+            for text in problem_files(card.name).values():
+                loads(text)
+        else:
+            values, faults = card.page.read(card.address.partition("?")[2])
+            assert values == card.values and not faults, card.name
+            card.page.asks(values, card.page.table(values))  # a problem that can be asked for
+            assert card.name not in [name for page in PAGES.values() for name in page.near]
+    assert problem_files("second-layer").keys() == {"second layer fixed", "second layer trained"}
+    assert all(name in ENTRIES for page in PAGES.values() for name in (*page.near, *page.opens))
+
+
 def test_formulas_are_formulas():
     made = formula(r"h(z) = \sum_S \hat h(S) \prod_{i \in S} z_i")
     assert made.startswith("<math") and "<munder>" in made and "\\" not in made
@@ -131,7 +210,8 @@ def test_a_number_is_refused_in_words_beside_its_field():
     page = PAGES["learn"]
     with pytest.raises(FieldError) as raised:
         page.table({**page.defaults, "target": "z1 +* z2"})
-    assert raised.value.key == "target" and "z1 +* z2" in str(raised.value)
+    assert raised.value.key == "target"
+    assert str(raised.value) == "'*' stands where a number or a variable was needed at character 5. Write z1 to z20."
     with pytest.raises(FieldError, match="At most 6 variables"):
         page.table({**page.defaults, "target": "z1*z2*z3*z4*z5*z6*z7"})
     assert math.isclose(page.control("scale").read("2.5"), 2.5)

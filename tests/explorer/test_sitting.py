@@ -109,6 +109,38 @@ def test_the_full_answer_is_asked_when_the_hand_rests_and_kept_from_the_quick_wo
     asyncio.run(scene())
 
 
+def test_another_file_ends_what_was_asked_of_the_one_before():
+    async def scene():
+        one, bench = sitting()
+        one.open("")
+        one.set_extra("file", ("t.csv", b"a,y"))
+        assert bench.cancelled == [bench.asked[0]] and len(bench.asked) == 2
+
+    asyncio.run(scene())
+
+
+def test_what_is_not_seen_is_asked_when_the_hand_rests_and_holds_nothing_up():
+    async def scene():
+        page = replace(PAGE, asks=lambda values, table: (Ask("theory", ask(values, "full"), unseen=True),))
+        one, bench = sitting(page)
+        one.open("")
+        for text in ("0.6", "0.7"):
+            one.set("x", text)
+        assert not bench.asked and not one.compiling
+        await asyncio.sleep(REST + 0.1)
+        assert kinds(bench.slow) == [("staircase", "full", 0.7)] and not one.compiling
+        one.run()  # compared with it once both are there
+        runs = next(job for job in bench.asked if job.request.verb == "simulate")
+        done(runs)
+        done(bench.slow[0])
+        assert bench.asked[-1].request.verb == "compare"
+        seen, _ = sitting()
+        seen.open("")
+        assert seen.compiling  # the control
+
+    asyncio.run(scene())
+
+
 def test_an_answer_of_another_target_is_not_shown():
     async def scene():
         one, bench = sitting()

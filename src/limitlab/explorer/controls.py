@@ -2,13 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from limitlab.errors import InputError
 from limitlab.text import printable
 
-__all__ = ["Choice", "Control", "FieldError", "Number", "Switch", "Text"]
+__all__ = ["Choice", "Control", "FieldError", "Number", "Switch", "Text", "runs_of", "seed_of", "time_shown"]
 
 GROUPS = {"nature": "What nature does", "learner": "What the learner does", "look": "What is run and shown"}
 
@@ -37,6 +37,8 @@ class Control(ABC):
         Its value when nothing is said.
     group
         "nature", "learner" or "look".
+    more
+        Where the documentation says more: a page and a heading, such as "glossary#prior"; "" for the page's own.
     """
 
     key: str
@@ -45,6 +47,7 @@ class Control(ABC):
     help: str
     default: Any
     group: str = "nature"
+    more: str = field(default="", kw_only=True)
 
     @abstractmethod
     def read(self, text: str) -> Any:
@@ -121,3 +124,27 @@ class Switch(Control):
 
     def write(self, value: Any) -> str:
         return "1" if value else "0"
+
+
+# --- what most forms have -------------------------------------------------------------------------------------------
+
+
+RUNS = "Independent runs; error bars are standard errors over them."
+
+
+def runs_of(default: int, low: int, high: int, step: int = 1, words: str = RUNS) -> Number:
+    """How many runs; ``words`` explain what is repeated and what an error bar is."""
+    bounds = {"low": low, "high": high, "step": step, "whole": True}
+    return Number("replicas", "runs", "R", words, default, "look", **bounds, more="verdict#what-z-is")
+
+
+def seed_of(what: str = "runs") -> Number:
+    """The seed."""
+    bounds = {"low": 0, "high": 1000, "step": 1, "whole": True}
+    return Number("seed", "seed", "", f"Same seed, same {what}.", 0, "look", **bounds, more="glossary#replica")
+
+
+def time_shown(default: float, low: float, high: float, unit: str, **scale: Any) -> Number:
+    """The last time of the figure; ``unit`` says what a unit of time is."""
+    bounds = {"low": low, "high": high, **scale}
+    return Number("horizon", "time that is shown", "t", unit, default, "look", **bounds, more="notation#clocks")

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from limitlab.explorer.sitting import Sitting
     from limitlab.problems.problem import Problem
 
-__all__ = ["CAP", "Answers", "Ask", "Cost", "Page", "Remedy", "Table", "Values", "Words", "plain_times"]
+__all__ = [
+    "CAP",
+    "Answers",
+    "Ask",
+    "Cost",
+    "Page",
+    "Remedy",
+    "Table",
+    "Values",
+    "Words",
+    "plain_times",
+    "written_times",
+]
 
 Values = Mapping[str, Any]
 Table = dict[str, Any]
@@ -37,12 +49,15 @@ class Ask:
         A quick question whose answer stands until that of ``request`` is there; it is asked once the hand rests.
     optional
         Whether the figure can do without it: if there is no answer, its reason is no matter of the page.
+    unseen
+        Whether it is not in the figure, and serves to compare runs with: it is asked once the hand rests.
     """
 
     name: str
     request: Request
     coarse: Request | None = None
     optional: bool = False
+    unseen: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +93,12 @@ class Cost:
 
     words: str
     seconds: float
+
+    @classmethod
+    def of(cls, what: str, seconds: float) -> "Cost":
+        """What is run, and its price in words."""
+        about = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
+        return cls(f"{what}, about {about}", seconds)
 
 
 @dataclass(frozen=True)
@@ -134,6 +155,12 @@ class Page:
         The drawing and the words of values and answers. The drawing needs no title: that is ``words.title``.
     against, compared
         The name of the answer with which runs are compared ("" if they are not), and arguments of ``compare``.
+    data
+        Answers that can be taken home as numbers, by name, with what they are called.
+    spoken
+        What variables of results are called in the verdict; their own names if it is not said.
+    plainly
+        Names of the library in its errors, and what the form calls them.
     remedies
         Changes that lead to a theory where there is none.
     references, trust
@@ -141,12 +168,15 @@ class Page:
     snippet
         Python lines after ``problem = ...`` that make what is on screen.
     docs
-        The page of the documentation, such as "docs/sparse-targets.md".
+        The page of the documentation, such as "sparse-targets" (one of `limitlab.explorer.drawn.reading.READ`).
     about
         A sentence for the front page.
     opens, pictured
         Entries of the gallery that this page shows, with the values that their cards set; and whether the cards have a
         picture: the first panel of the figure, from the (coarse) answers.
+    near
+        Entries of the gallery whose problem is of this page's kind, but not one that its form can set: their own page
+        leads here.
     screen
         ``screen(values, answers, dark, narrow)`` gives a figure of Plotly in place of the drawing: films. The
         drawing is then what is downloaded.
@@ -170,6 +200,9 @@ class Page:
     cost: Callable[[Values], Cost] | None = None
     against: str = ""
     compared: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    spoken: Mapping[str, str] = field(default_factory=dict)
+    plainly: Mapping[str, str] = field(default_factory=dict)
     remedies: Callable[[Values], tuple[Remedy, ...]] = lambda values: ()
     references: tuple[str, ...] = ()
     trust: tuple[str, ...] = ()
@@ -177,6 +210,7 @@ class Page:
     about: str = ""
     opens: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pictured: bool = True
+    near: tuple[str, ...] = ()
     screen: Callable[[Values, Answers, bool, bool], dict[str, Any]] | None = None
     above: "Callable[[Sitting], None] | None" = None
     below: "Callable[[Sitting], None] | None" = None
@@ -205,7 +239,10 @@ class Page:
     def read(self, query: str) -> tuple[dict[str, Any], dict[str, str]]:
         """The values in the end of an address, and what was wrong with it by control. Unknown names are ignored."""
         values, faults = self.defaults, {}
-        said = dict(parse_qsl(query.lstrip("?")[:8000], keep_blank_values=True, max_num_fields=200))
+        try:
+            said = dict(parse_qsl(query.lstrip("?")[:8000], keep_blank_values=True, max_num_fields=200))
+        except ValueError:  # more of them than any page has: no address of ours
+            said = {}
         for control in self.controls:
             if control.key in said:
                 try:
@@ -213,6 +250,18 @@ class Page:
                 except FieldError as error:
                     faults[control.key] = str(error)
         return values, faults
+
+    def told(self, words: str) -> str:
+        """Words of an error as the form would say them."""
+        for name, plain in self.plainly.items():
+            words = words.replace(name, plain)
+        return words
+
+    def called(self, name: str) -> str:
+        """What a part of a result, such as "fourier[z1*z2]", is called in words."""
+        variable, _, part = name.partition("[")
+        words = self.spoken.get(variable, variable.replace("_", " "))
+        return f"{words} {part.rstrip(']')}" if part and variable in self.spoken else name if part else words
 
     @property
     def looks(self) -> tuple[str, ...]:
@@ -223,3 +272,8 @@ class Page:
 def plain_times(times: Any) -> list[float]:
     """Times as a request holds them: numbers of six digits, so that equal ones are equal."""
     return [float(f"{float(t):.6g}") for t in times]
+
+
+def written_times(expression: str) -> str:
+    """The line of Python that makes the same times."""
+    return f'times = np.array([float(f"{{t:.6g}}") for t in {expression}])'

@@ -28,11 +28,12 @@ def frame(here: str, service: "Service") -> None:
         ui.html('<a class="skip" href="#main">to the content</a><a class="brand" href="/">limitlab</a>', sanitize=False)
         ui.html(f'<a href="/"{front}>Gallery</a>{tabs}', sanitize=False, tag="nav").props('aria-label="Questions"')
         dot = ui.html("", sanitize=False, tag="span").classes("dot")
-        ui.html("light / dark", sanitize=False, tag="button").props('type="button" id="theme"')
+        theme = 'type="button" id="theme" aria-label="light or dark" title="light or dark"'
+        ui.html("◐", sanitize=False, tag="button").props(theme)
 
     def look() -> None:
         warm = service.warm
-        words = "workers are ready" if warm else "workers are warming up"
+        words = "workers ready" if warm else "workers warming"
         if dot.content != words:
             dot.content = words
             dot.classes(add="warm") if warm else dot.classes(remove="warm")

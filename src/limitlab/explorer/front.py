@@ -61,18 +61,16 @@ def front(service: "Service") -> None:
     )
     if others:
         body += (
-            "<h2>More figures, in a terminal</h2><p class='lead'>These take longer and have no page of their own: the "
-            f"command makes figure, data and a checked claim.</p><div class='cards'>{others}</div>"
+            "<h2>More of the gallery</h2><p class='lead'>Each card opens the entry: its claim, its problem, and a run "
+            f"that draws its figure and checks it.</p><div class='cards'>{others}</div>"
         )
     ui.html(body, sanitize=False, tag="main").classes("front").props('id="main"')
 
 
 def _card(card: Card) -> str:
     title, claim = html.escape(card.title), html.escape(card.claim)
-    if card.page is None:
-        return f'<div class="card"><b>{title}</b><span>{claim}<br><code>limitlab run {card.name}</code></span></div>'
     image = ""
-    if card.page.pictured:
+    if card.page is None or card.page.pictured:
         image = f'<img src="/picture/{card.name}" alt="" loading="lazy" width="352" height="220">'
     href = html.escape(card.address, quote=True)
     return f'<a class="card" href="{href}">{image}<b>{title}</b><span>{claim}</span></a>'

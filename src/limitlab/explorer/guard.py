@@ -107,7 +107,10 @@ class Guard:
         """The address without the token, if there was the right one in it."""
         if not self.token:
             return ""
-        said = parse_qsl(scope["query_string"].decode("latin-1")[:8000], max_num_fields=200)
+        try:
+            said = parse_qsl(scope["query_string"].decode("latin-1")[:8000], max_num_fields=200)
+        except ValueError:
+            return ""
         if not any(name == "token" and self._is_token(value) for name, value in said):
             return ""
         rest = urlencode([(name, value) for name, value in said if name != "token"])

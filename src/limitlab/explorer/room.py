@@ -1,6 +1,7 @@
 """A page on the screen: the form, the figure, the verdict and the words, kept in step with a `Sitting`."""
 
 import asyncio
+import contextlib
 import html
 import itertools
 import json
@@ -20,9 +21,10 @@ from limitlab.explorer.sitting import Sitting
 if TYPE_CHECKING:
     from limitlab.jobs.service import Service
 
-__all__ = ["Room"]
+__all__ = ["Room", "numbers"]
 
 BETWEEN = 0.05  # seconds between two pictures
+EARLY = 100  # moves that are remembered until the page is open
 numbers = itertools.count(1)
 
 
@@ -34,6 +36,7 @@ class Room:
         self.client = ui.context.client
         self.sitting = Sitting(page, service, f"visitor {next(numbers)}", self._changed)
         self.dark, self.narrow, self.ready = False, False, False
+        self._early: list[dict[str, Any]] = []  # what was moved before the page was open
         self._drawn: tuple[Any, ...] = ()
         self._said: dict[str, Any] = {}
         self._next: asyncio.TimerHandle | None = None
@@ -77,9 +80,9 @@ class Room:
                 _button("SVG", lambda: self._picture("svg"))
                 _button("PNG", lambda: self._picture("png"))
             with _menu("data"):
-                for what in ("theory", "runs") if self.page.runs is not None else ("theory",):
-                    _button(f"{what}, netCDF", lambda what=what: self._data(what, "nc"))
-                    _button(f"{what}, CSV", lambda what=what: self._data(what, "csv"))
+                for name, words in (*self.page.data.items(), *((("", "runs"),) if self.page.runs is not None else ())):
+                    _button(f"{words}, netCDF", lambda name=name: self._data(name, "nc"))
+                    _button(f"{words}, CSV", lambda name=name: self._data(name, "csv"))
             _button("link", self._copy_link)
         self.price = ui.html("", sanitize=False).classes("price")
 
@@ -96,15 +99,24 @@ class Room:
         self.dark, self.narrow = bool(told["dark"]), bool(told["narrow"])
         self.ready = True
         self.sitting.open(str(told["query"]))
+        early, self._early = self._early, []
+        for each in early:  # a hand that was quicker than the page
+            self._move(each)
         self._fill()
         self._changed()
 
     def _field(self, event: Any) -> None:
         told = event.args
         if isinstance(told, dict) and isinstance(told.get("key"), str) and isinstance(told.get("value"), str):
-            fine = self.sitting.set(told["key"], told["value"])
-            if told.get("last") and fine:
-                self._write_address()
+            if self.ready:
+                self._move(told)
+            elif len(self._early) < EARLY:
+                self._early.append(told)
+
+    def _move(self, told: dict[str, Any]) -> None:
+        fine = self.sitting.set(told["key"], told["value"])
+        if told.get("last") and fine:
+            self._write_address()
 
     def _address(self, event: Any) -> None:
         self.sitting.open(str(event.args))
@@ -146,7 +158,8 @@ class Room:
         verdict = self._verdict_words()
         drawn = (sitting.version, self.dark, self.narrow)
         there = answers.runs is not None or any(hasattr(answer, "data_vars") for answer in answers.known.values())
-        if drawn != self._drawn and there and not sitting.fault:
+        none = bool(sitting.failed or sitting.no_theory)  # what is on the screen belongs to other settings
+        if drawn != self._drawn and (there or none) and not (sitting.fault or sitting.faults):
             self._drawn = drawn
             self._draw(answers)
         if not (sitting.faults or sitting.fault):
@@ -170,6 +183,8 @@ class Room:
             add=" ".join(name for name, on in (("two", panels > 1), ("stacked", self.narrow)) if on),
             remove=" ".join(name for name, on in (("two", panels == 1), ("stacked", not self.narrow)) if on),
         )
+        height = made["layout"].get("meta", {}).get("height")
+        self._once("height", height, lambda: self.place.style(replace=f"height: {height:.0f}px" if height else ""))
         self.plot.figure = made
         self.plot.update()
 
@@ -180,12 +195,11 @@ class Room:
         entries = [entry for entry in verdict.get("entries", []) if entry["percent"] not in ("-", "")]
         if not entries:
             return str(verdict["verdict"])
-        worst = max(entries, key=lambda entry: abs(float(entry["percent"])))
+        worst = max(entries, key=lambda entry: 0.0 if entry["z"] == "-" else abs(float(entry["z"])))
         head = "Theory and runs agree" if verdict["agrees"] else "Theory and runs differ"
-        where = " at ".join(filter(lambda word: word not in ("-", ""), (worst["worst"], worst["where"])))
-        gap = f"the gap is {abs(float(worst['percent'])):g} % of {worst['variable']}"
-        z = verdict["max_z"]
-        return f"{head}: {gap}{f' ({where})' if where else ''}, largest |z| {float(z):.1f} (4 is the bar)."
+        what = self.page.called(worst["worst"] if worst["worst"] not in ("-", "") else worst["variable"])
+        gap = f"{what}{_moment(worst['where'])} by {abs(float(worst['percent'])):g} %"
+        return f"{head}: least alike is {gap}; |z| is {float(verdict['max_z']):.1f}, and 4 is the bar."
 
     def _state(self, verdict: str) -> str:
         """One line, or two: what is being done, or what was found."""
@@ -196,11 +210,12 @@ class Room:
         if sitting.busy:
             lines.append(("warn", sitting.busy))
         if sitting.no_theory:
-            lines.append(("warn", f"No theory here: {sitting.no_theory} It can still be simulated."))
+            lines.append(("warn", f"No theory here: {self.page.told(sitting.no_theory)} It can still be simulated."))
         elif sitting.failed:
-            lines.append(("bad", sitting.failed))
+            lines.append(("bad", self.page.told(sitting.failed)))
         elif sitting.compiling:
-            lines.append(("", f"Computing this kind of problem for the first time: it may take a while.{_bar(None)}"))
+            words = "Compiling this kind of problem for the first time: some seconds; later answers come at once."
+            lines.append(("", f"{words}{_bar(None)}"))
         elif sitting.answers.coarse:
             lines.append(("", "Coarse curve; the full one is on its way."))
         if job is not None:
@@ -225,7 +240,7 @@ class Room:
             done = self._runs_so_far()
             return [("warn", f"Cancelled: {done} of {asked} runs stay." if done else "Cancelled: no run was done yet.")]
         if job.status in ("failed", "died"):
-            return [("bad", job.words)]
+            return [("bad", self.page.told(job.words))]
         if self.sitting.ending:
             return [("warn", f"{self.sitting.ending}: the curves end there.")]
         return []
@@ -248,7 +263,8 @@ class Room:
             self._say(self.price, html.escape(words))
         self.retry.set_visibility(sitting.died)
         self.longer.set_visibility(sitting.cost is not None and sitting.too_long(sitting.cost))
-        remedies = self.page.remedies(sitting.values) if sitting.no_theory else ()
+        stuck = sitting.no_theory or (sitting.failed and not sitting.died)
+        remedies = self.page.remedies(sitting.values) if stuck else ()
         self._once("remedies", [remedy.words for remedy in remedies], lambda: self._offer(remedies))
 
     def _allow(self) -> None:
@@ -266,7 +282,7 @@ class Room:
         self._fill()
         self._write_address()
 
-    def _once(self, name: str, value: Any, do: Callable[[], None]) -> None:
+    def _once(self, name: str, value: Any, do: Callable[[], Any]) -> None:
         if self._said.get(name) != value:
             self._said[name] = value
             do()
@@ -278,7 +294,8 @@ class Room:
     def _trust(self) -> str:
         trust = "".join(f"<p>{html.escape(words)}</p>" for words in self.page.trust)
         cites = "".join(f"<li>{html.escape(downloads.reference_words(key))}</li>" for key in self.page.references)
-        docs = f"<p>More in <code>{html.escape(self.page.docs)}</code>.</p>" if self.page.docs else ""
+        where = html.escape(self.page.docs, quote=True)
+        docs = f'<p><a href="/docs/{where}" target="_blank">More in the documentation</a></p>' if where else ""
         return f'<h3>Trust</h3>{trust}{docs}<h3>References</h3><ul class="cites">{cites}</ul>'
 
     # --- what is taken home ---------------------------------------------------------------------------------------
@@ -288,39 +305,44 @@ class Room:
         drawing = self.page.figure(values, answers)
         drawing.suptitle(self.page.words(values, answers).title)
         data = await asyncio.to_thread(downloads.as_picture, drawing, kind)
-        ui.download.content(data, f"limitlab-{self.page.name}.{kind}")
+        self._hand_over(data, f"limitlab-{self.page.name}.{kind}")
 
-    async def _data(self, what: str, kind: str) -> None:
+    async def _data(self, name: str, kind: str) -> None:
+        """The numbers of an answer, or of the runs ("")."""
         answers = self.sitting.answers
-        if what == "runs":
-            chosen = answers.runs
-        else:
-            name = self.page.against or next((n for n, a in answers.known.items() if hasattr(a, "data_vars")), "")
-            chosen = answers.get(name)
-        if chosen is None or not hasattr(chosen, "data_vars"):
-            ui.notify("There are no such numbers yet: run it first." if what == "runs" else "There is no curve yet.")
+        chosen = answers.get(name) if name else answers.runs
+        if chosen is None:
+            ui.notify("There is no such curve at these settings." if name else "There are no runs yet: run it first.")
             return
         data = await asyncio.to_thread(downloads.as_netcdf if kind == "nc" else downloads.as_csv, chosen)
-        ui.download.content(data, f"limitlab-{self.page.name}-{what}.{kind}")
+        self._hand_over(data, f"limitlab-{self.page.name}-{name or 'runs'}.{kind}")
+
+    def _hand_over(self, data: bytes, name: str) -> None:
+        """Give the visitor a file, unless they have left while it was made."""
+        if not self.client.is_deleted:
+            with self.client:
+                ui.download.content(data, name)
 
     def _problem_file(self) -> None:
-        ui.download.content(downloads.problem_file(self.page, self.sitting.values), f"limitlab-{self.page.name}.toml")
+        self._hand_over(downloads.problem_file(self.page, self.sitting.values), f"limitlab-{self.page.name}.toml")
 
     async def _copy_python(self) -> None:
         text = downloads.python(self.page, self.sitting.values)
-        await self._copy(text, "The Python lines are on the clipboard.", "py")
+        with contextlib.suppress(TimeoutError):
+            await self._copy(text, "The Python lines are on the clipboard.", "py")
 
     async def _copy_link(self) -> None:
         address = self.page.address(self.sitting.values)
-        here = await self.client.run_javascript("return location.origin", timeout=5)
-        await self._copy(f"{here}{address}", "The link is on the clipboard.", "txt")
+        with contextlib.suppress(TimeoutError):  # the visitor has left
+            here = await self.client.run_javascript("return location.origin", timeout=5)
+            await self._copy(f"{here}{address}", "The link is on the clipboard.", "txt")
 
     async def _copy(self, text: str, words: str, kind: str) -> None:
         done = await self.client.run_javascript(f"return await explorer.copy({json.dumps(text)})", timeout=5)
         if done:
             ui.notify(words)
         else:  # no clipboard without https on another machine
-            ui.download.content(text.encode(), f"limitlab-{self.page.name}.{kind}")
+            self._hand_over(text.encode(), f"limitlab-{self.page.name}.{kind}")
 
 
 def _button(words: str, do: Callable[..., Any], more: str = "") -> ui.html:
@@ -338,6 +360,13 @@ def _menu(words: str) -> Any:
     with ui.element("details").classes("menu"):
         ui.html(f"{html.escape(words)} ▾", sanitize=False, tag="summary")
         return ui.element("div").classes("menu-body")
+
+
+def _moment(where: str) -> str:
+    """Where in time a gap is, of what `compare` says; nothing if it is a wave over all times."""
+    if where.startswith("mean over "):
+        return f" in the {where}".replace("<=", "≤")
+    return f" at {where}" if where.startswith(("t = ", "iteration ")) else ""
 
 
 def _bar(share: float | None) -> str:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ from fastapi import FastAPI
 from nicegui import Client as Visitor
 from nicegui import app, core, ui
 from starlette.requests import Request as WebRequest
+from starlette.responses import PlainTextResponse, RedirectResponse
 
 from limitlab.explorer.cards import Pictures, cards
+from limitlab.explorer.drawn.entry_page import EntryRoom
+from limitlab.explorer.drawn.reading import READ, docs_folder, read, written
 from limitlab.explorer.front import front, picture_of
 from limitlab.explorer.guard import LOOPBACK, Guard, hosts_of
 from limitlab.explorer.pages import pages
-from limitlab.explorer.room import Room
+from limitlab.explorer.room import Room, numbers
 from limitlab.jobs.requests import Request
 from limitlab.jobs.service import Service
 
@@ -48,7 +52,7 @@ def explore(
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
     with _private_folder():
-        guarded = Guard(_application(workers, warm), hosts_of(host), port, token)
+        guarded = Guard(_application(workers, warm, lambda: server.should_exit), hosts_of(host), port, token)
         config = uvicorn.Config(
             guarded,
             host=host,
@@ -64,7 +68,13 @@ def explore(
             say("Everybody who has this address can compute on this machine.")
         elif browser:
             webbrowser.open(address)
+        signal.signal(signal.SIGTERM, _ended)  # uvicorn hands the signal on once it has shut down
         server.run()
+
+
+def _ended(number: int, where: Any) -> None:
+    """End as a program does that is told to, so that what it has written is removed."""
+    raise SystemExit(128 + number)
 
 
 @contextmanager
@@ -84,7 +94,7 @@ def _private_folder() -> Iterator[None]:
                 os.environ["TMPDIR"] = kept
 
 
-def _application(workers: int | None, warm: bool) -> Any:
+def _application(workers: int | None, warm: bool, leaving: Callable[[], bool]) -> Any:
     """The pages, as an ASGI application."""
     logging.getLogger("nicegui").setLevel(logging.WARNING)
     service = Service(workers, warm=_first_questions() if warm else ())
@@ -92,12 +102,33 @@ def _application(workers: int | None, warm: bool) -> Any:
     app.on_startup(service.__aenter__)
     app.on_shutdown(service.__aexit__)
     app.add_static_files("/explorer-static", str(STATIC), max_cache_age=3600)
-    app.add_route("/picture/{name}", picture_of(Pictures(service)))
+    app.add_route("/picture/{name}", picture_of(Pictures(service, leaving)))
     app.on_startup(lambda: asyncio.create_task(asyncio.to_thread(cards)))  # imports the gallery
 
     @ui.page("/", title="limitlab explorer")
     def _front() -> None:
         front(service)
+
+    if (docs_folder() / "images").is_dir():
+        app.add_static_files("/docs-images", str(docs_folder() / "images"), max_cache_age=3600)
+
+    @ui.page("/docs/{name}", title="limitlab documentation")
+    def _docs(name: str) -> Any:
+        if name not in READ:
+            return PlainTextResponse("There is no such page of the documentation here.", 404)
+        ui.page_title(f"{written(name).title} - limitlab")
+        return read(name, service)
+
+    @ui.page("/entry/{name}", title="limitlab gallery")
+    def _entry(name: str) -> Any:
+        card = next((card for card in cards() if card.name == name), None)
+        if card is None:
+            return PlainTextResponse("There is no such entry of the gallery.", 404)
+        if card.page is not None:
+            return RedirectResponse(card.address)
+        ui.page_title(f"{card.title} - limitlab")
+        EntryRoom(card, service, f"reader {next(numbers)}")
+        return None
 
     def serve(name: str) -> None:
         page = pages()[name]

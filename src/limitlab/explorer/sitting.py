@@ -49,6 +49,7 @@ class Sitting:
         self.run_job: Job | None = None
         self.verdict: dict[str, Any] | None = None
         self.version = 0  # of what is drawn
+        self._opened = False  # before, there is no problem that could be run
         self._epoch = 0  # grows when answers to come do not fit the values any more
         self._extra: dict[str, Any] = {}
         self._asks: dict[str, Ask] = {}
@@ -67,6 +68,7 @@ class Sitting:
     def open(self, query: str) -> None:
         """Take the values of an address."""
         values, self.faults = self.page.read(query)
+        self._opened = True
         self._change({**values, **self._extra})
 
     def set(self, key: str, text: str) -> bool:
@@ -89,7 +91,9 @@ class Sitting:
         self._change({**self.values, **changes})
 
     def set_extra(self, key: str, value: Any) -> None:
-        """Something that is no control, such as a file."""
+        """Something that is no control, such as a file: what was asked of the one before is not wanted any more."""
+        for job in [job for job in self._jobs.values() if not job.ended]:
+            self.service.cancel(job)
         self._extra[key] = value
         self._change({**self.values, **self._extra})
 
@@ -132,7 +136,7 @@ class Sitting:
     @property
     def run_request(self) -> Request | None:
         """What a click on *run it* would ask for."""
-        if self.page.runs is None or self.faults or self.fault:
+        if self.page.runs is None or not self._opened or self.faults or self.fault:
             return None
         try:
             return self.page.runs(self.values, self._table)
@@ -177,8 +181,9 @@ class Sitting:
 
     @property
     def compiling(self) -> bool:
-        """Whether nothing is known yet of something that is being computed."""
-        return any(not job.ended and name.partition(":")[0] not in self._known for name, job in self._jobs.items())
+        """Whether nothing is known yet of something that is being computed and will be seen."""
+        seen = {name for name, ask in self._asks.items() if not ask.unseen} - self._known.keys()
+        return any(not job.ended and name.partition(":")[0] in seen for name, job in self._jobs.items())
 
     @property
     def ending(self) -> str:
@@ -232,6 +237,9 @@ class Sitting:
             return
         if self.service.known(ask.request):
             self._submit(ask, ask.request)
+            return
+        if ask.unseen:
+            self._rest()
             return
         first = ask.request if ask.coarse is None else ask.coarse
         job = self._jobs.get(ask.name)
@@ -295,7 +303,8 @@ class Sitting:
 
     def _rest(self) -> None:
         """Ask for the full answers once nothing has moved for a while."""
-        self._forget_full()
+        if self._resting is not None:
+            self._resting.cancel()
         self._resting = asyncio.get_running_loop().call_later(REST, self._ask_full)
 
     def _forget_full(self) -> None:
@@ -310,7 +319,7 @@ class Sitting:
         for ask in self._asks.values():
             job = self._jobs.get(f"{ask.name}:full")
             asked = job is not None and not job.ended and job.request == ask.request
-            if ask.coarse is not None and not self._is_full(ask.name) and not asked:
+            if (ask.coarse is not None or ask.unseen) and not self._is_full(ask.name) and not asked:
                 self._submit(ask, ask.request, f"{ask.name}:full", slow=True)
 
     # --- runs -----------------------------------------------------------------------------------------------------

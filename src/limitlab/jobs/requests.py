@@ -11,7 +11,7 @@ from limitlab.text import show
 
 __all__ = ["HEAVY", "VERBS", "Request"]
 
-HEAVY = ("simulate",)  # may take minutes: one worker is kept for the others
+HEAVY = ("simulate", "entry")  # may take minutes: one worker is kept for the others
 VERBS = (
     "predict",
     "simulate",
@@ -25,6 +25,7 @@ VERBS = (
     "free_entropy",
     "phase_diagram",
     "sweep",
+    "entry",
 )
 
 

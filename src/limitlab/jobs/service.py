@@ -16,6 +16,7 @@ from limitlab.errors import InputError, LimitlabError
 from limitlab.jobs.answers import from_bytes
 from limitlab.jobs.frames import LENGTHS, Frame, lengths, pack, unpacked
 from limitlab.jobs.requests import Request
+from limitlab.numerics.machine import resident
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,6 +27,8 @@ ENDED = ("done", "cancelled", "failed", "died")
 GRACE = 0.7  # seconds that a cancelled verb has until it next tells its progress
 PATIENCE = 20.0  # the same of theory: what it compiles serves the next question too
 ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a worker has a core; threads that wait would spin
+LOOK = 1.0  # seconds between two looks at the memory of workers that are at work
+AT_WORK = 1.5  # times the memory of an idle worker that one may have while it computes
 START = 60.0  # seconds that a new worker has until it is ready
 
 
@@ -105,6 +108,7 @@ class _Worker:
         self.light, self.ready = light, False
         self.task: _Task | None = None
         self.process: Any = None
+        self.why = ""  # it was ended by the service
         self.reading: asyncio.Task | None = None
         self.warming: deque[_Task] = deque()
 
@@ -117,9 +121,11 @@ class Service:
     workers
         Processes; None: one per core. With two or more, one takes no long runs, so that theory is never kept waiting.
     queue
-        Requests that may wait, of all visitors together; one visitor may have a quarter of them.
+        Requests that may wait, of all visitors together; one visitor may have a quarter of them. A page asks up to six
+        at once: so twenty visitors have room.
     memory
-        Bytes above which a worker is replaced once it is idle.
+        Bytes above which a worker is replaced once it is idle; one that takes half as much again while it computes is
+        ended, and its job says so.
     cache
         Bytes of answers that are kept.
     warm
@@ -130,7 +136,7 @@ class Service:
         self,
         workers: int | None = None,
         *,
-        queue: int = 64,
+        queue: int = 256,
         memory: int = 3 << 30,
         cache: int = 256 << 20,
         warm: tuple[Request, ...] = (),
@@ -142,16 +148,20 @@ class Service:
         self._tasks: dict[str, _Task] = {}  # by key: queued or at work
         self._known: OrderedDict[str, Frame] = OrderedDict()
         self._number, self._open = 0, False
+        self._looking: asyncio.Task | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> "Service":
         self._open = True
         await asyncio.gather(*(self._start(worker) for worker in self._workers))
+        self._looking = asyncio.create_task(self._look())
         return self
 
     async def __aexit__(self, *error: Any) -> None:
         self._open = False
+        if self._looking is not None:
+            self._looking.cancel()
         for task in list(self._tasks.values()):
             task.tell(status="cancelled")
         for worker in self._workers:
@@ -180,8 +190,17 @@ class Service:
             limit=1 << 20,
             env={**ALONE, **os.environ},
         )
-        worker.ready = False
+        worker.ready, worker.why = False, ""
         worker.reading = asyncio.create_task(self._read(worker))
+
+    async def _look(self) -> None:
+        """End workers that take too much memory while they compute: nobody else would."""
+        while True:
+            await asyncio.sleep(LOOK)
+            for worker in [worker for worker in self._workers if worker.task is not None]:
+                if resident(worker.process.pid) > AT_WORK * self._memory and worker.process.returncode is None:
+                    worker.why = f"it took more than {AT_WORK * self._memory / (1 << 30):.2g} GB of memory"
+                    worker.process.kill()
 
     async def _read(self, worker: _Worker) -> None:
         """Frames of a worker until it ends; then another one takes its place."""
@@ -200,7 +219,10 @@ class Service:
         worker.ready = False
         if task is not None:
             self._forget(task)
-            words = f"The process that computed this ended ({_ending(code)}); another one takes its place. Try again."
+            words = (
+                f"The process that computed this ended ({worker.why or _ending(code)}); another one takes its place."
+            )
+            words += " Ask for something smaller." if worker.why else " Try again."
             task.tell(status="died", words=words)
         if self._open:
             if not was_ready and task is None:

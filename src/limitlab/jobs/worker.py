@@ -4,9 +4,12 @@ Run as ``python -P -m limitlab.jobs.worker``. It ends with its service: when its
 sends when a parent dies.
 """
 
+import base64
 import contextlib
+import csv
 import ctypes
 import functools
+import io
 import json
 import os
 import select
@@ -31,21 +34,26 @@ from limitlab.data.learning_curve import learning_curve
 from limitlab.data.tables import pool_of_file, usual_samples
 from limitlab.data.words import verdict
 from limitlab.errors import InputError, LimitlabError
+from limitlab.figures import png
+from limitlab.gallery import ENTRIES, run
 from limitlab.jobs.answers import from_bytes, plain, to_bytes
 from limitlab.jobs.frames import LENGTHS, Frame, lengths, pack, unpacked
+from limitlab.jobs.tables import check_table
 from limitlab.macro.predict import LIMITS, limits, predict
-from limitlab.micro.simulate import simulate
+from limitlab.micro.simulate import joined, portion, simulate
 from limitlab.numerics.machine import resident
 from limitlab.results.compare import compare
 from limitlab.spec.kinds import known_kinds
 from limitlab.spec.read import from_dict
 from limitlab.sweep.run import sweep
+from limitlab.text import show
 
 __all__ = ["main"]
 
 BETWEEN = 0.1  # seconds between two frames of progress
 HEADS = ("variable", "compared", "worst", "where", "gap", "stderr", "percent", "z")
 FEWER = 4  # by which the first runs of a simulation are fewer than all of them, and again
+PORTIONS = 8  # in which runs come
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
@@ -180,9 +188,15 @@ def _predict(desk: Desk) -> Any:
 
 
 def _simulate(desk: Desk) -> Any:
-    """All runs, and the first of them before: the same seed gives the same runs, however many are asked for."""
+    """All runs, and the first of them before: the same seed gives the same runs, however many are asked for.
+
+    A rule that can be asked for any of its runs does them portion by portion; of another one the first are done twice.
+    """
     asked, problem = _arguments(desk), _problem(desk)
     replicas = asked.pop("replicas", 1)
+    several = isinstance(replicas, int) and replicas > 1 and "representation" not in asked
+    if several and getattr(problem.algorithm, "in_portions", False):
+        return _in_portions(desk, problem, replicas, asked)
     sizes = [replicas]
     while isinstance(replicas, int) and sizes[0] >= 2 * FEWER:
         sizes.insert(0, sizes[0] // FEWER)
@@ -195,6 +209,24 @@ def _simulate(desk: Desk) -> Any:
         if count != sizes[-1]:
             desk.partial(result)
     return result
+
+
+def _in_portions(desk: Desk, problem: Any, replicas: int, asked: dict[str, Any]) -> Any:
+    size = _portion(replicas)
+    parts = []
+    for first in range(0, replicas, size):
+        count = min(size, replicas - first)
+        desk.share = (first / replicas, count / replicas)
+        parts.append(portion(problem, replicas=count, first=first, progress=desk.progress, **asked))
+        if first + count < replicas:
+            desk.partial(joined(parts))
+    return joined(parts) if len(parts) > 1 else parts[0]
+
+
+def _portion(replicas: int) -> int:
+    """How many runs come at once: an equal share if there is one, so that one program does them all."""
+    counts = [count for count in range(PORTIONS, PORTIONS // 2 - 1, -1) if replicas % count == 0]
+    return max(1, replicas // counts[0] if counts else -(-replicas // PORTIONS))
 
 
 def _limits(desk: Desk) -> Any:
@@ -235,16 +267,27 @@ def _sweep(desk: Desk) -> Any:
     return sweep(predict, _problem(desk), asked.pop("grid"), progress=desk.progress, **asked)
 
 
+def _entry(desk: Desk) -> Any:
+    """An entry of the gallery at its quick sizes: its checks, and its figure as a picture."""
+    name = desk.frame.head.get("arguments", {}).get("name")
+    if not isinstance(name, str) or name not in ENTRIES:
+        raise InputError(f"There is no entry {show(name)} of the gallery. `limitlab list` names them.")
+    found = run(name, quick=True, progress=desk.progress)
+    picture = "" if found.figure is None else base64.b64encode(png(found.figure)).decode()
+    told = {"ok": found.ok, "left_out": list(found.left_out), "sizes": found.sizes, "picture": picture}
+    return {**told, "checks": [check._asdict() for check in found.checks]}
+
+
 def _learning_curve(desk: Desk) -> Any:
     """Of a table of the visitor's; ``points`` asks for the usual n, ``best`` for the best penalty and a verdict."""
     asked = _arguments(desk)
-    pool = _pool(desk.frame.data, str(asked.pop("name", "table.csv")), json.dumps(asked.pop("table", {})))
+    pool, lines = _pool(desk.frame.data, str(asked.pop("name", "table.csv")), json.dumps(asked.pop("table", {})))
     best, points = asked.pop("best", False), asked.pop("points", None)
     if points is not None:
         asked["samples"] = usual_samples(len(pool), points)
     curve = learning_curve(pool, progress=desk.progress, **asked)
     found = curve.as_dataset()
-    found.attrs |= {"rows": len(pool), "columns": pool.columns}
+    found.attrs |= {"rows": len(pool), "columns": pool.columns, "left_out": max(lines - len(pool), 0)}
     if best:
         least = None
         if "label" not in curve.prediction.dims:
@@ -257,11 +300,21 @@ def _learning_curve(desk: Desk) -> Any:
 
 @functools.lru_cache(maxsize=2)
 def _pool(data: bytes, name: str, table: str) -> Any:
-    """The table as a pool: written to a file that only this process sees. The last two are remembered."""
+    """The table as a pool, and how many rows it has: written to a file that only this process sees.
+
+    The last two are remembered.
+    """
+    check_table(name, data)
     with tempfile.TemporaryDirectory(prefix="limitlab-") as folder:
         path = Path(folder) / f"table{Path(name).suffix}"
         path.write_bytes(data)
-        return pool_of_file(path, **json.loads(table))
+        try:
+            pool = pool_of_file(path, **json.loads(table))
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "The table").replace(path.name, "the table")) from None
+    if path.suffix.lower() == ".npz":
+        return pool, len(pool)
+    return pool, sum(map(bool, csv.reader(io.StringIO(data.decode("utf-8-sig"))))) - 1
 
 
 def _compare(desk: Desk) -> Any:
@@ -286,6 +339,7 @@ VERBS: dict[str, Callable[[Desk], Any]] = {
     "free_entropy": _free_entropy,
     "phase_diagram": _phase_diagram,
     "sweep": _sweep,
+    "entry": _entry,
 }
 
 

@@ -43,6 +43,7 @@ def film(
     right: dict[str, Any] = {"xaxis": "x2", "yaxis": "y2", "legend": "legend"}
     if flow is not None:
         data.append({**right, "x": _list(flow[0]), "y": _list(flow[1]), "mode": "lines", "name": "risk of the flow"})
+        data[-1]["showlegend"] = False
         data[-1]["line"] = {"color": palette[0], "width": 2}
     if runs is not None:
         t, mean, error = runs
@@ -63,13 +64,13 @@ def film(
     low, high, bottom, top = window
     across, up = (((0, 1), (0, 1)), ((0.6, 1), (0, 0.38))) if narrow else (((0, 0.46), (0.56, 1)), ((0, 1), (0, 1)))
     square = bottom == low and top == high
-    layout = {
+    layout: dict[str, Any] = {
         "paper_bgcolor": theme.paper,
         "plot_bgcolor": theme.paper,
         "font": {"color": theme.ink, "size": 13, "family": "system-ui, sans-serif"},
-        "margin": {"l": 56, "r": 12, "t": 34, "b": 50},
+        "margin": {"l": 56, "r": 12, "t": 34 if narrow else 58, "b": 50},
         "autosize": True,
-        "hovermode": "closest",
+        "hovermode": "closest" if square else "x unified",
         "legend": {
             "orientation": "h",
             "x": 0,
@@ -81,7 +82,7 @@ def film(
         "yaxis": {**axis, "domain": up[0], "range": [bottom, top], "title": {"text": words[1]}},
         "xaxis2": {**axis, "domain": across[1], "anchor": "y2", "title": {"text": words[3]}},
         "yaxis2": {**axis, "domain": up[1], "anchor": "x2", "title": {"text": words[4]}, "rangemode": "tozero"},
-        "annotations": [_title(words[2], across[0][0], up[0][1]), _title("What it costs", across[1][0], up[1][1])],
+        "annotations": [_title(words[2], across[0][0], up[0][1]), _title("The risk", across[1][0], up[1][1])],
         "meta": {"times": _list(times), "count": len(frames)},
     }
     if square:
@@ -120,7 +121,7 @@ def _curve(curve: dict[str, Any]) -> dict[str, Any]:
 
 def _title(words: str, x: float, y: float) -> dict[str, Any]:
     place = {"xref": "paper", "yref": "paper", "x": x, "y": y, "xanchor": "left", "yanchor": "bottom"}
-    return {"text": words, "showarrow": False, **place}
+    return {"text": f"<b>{words}</b>", "font": {"size": 13}, "showarrow": False, **place}
 
 
 def _list(values: Any) -> list[float | None]:

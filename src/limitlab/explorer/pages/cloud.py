@@ -6,10 +6,21 @@ from typing import Any
 import numpy as np
 
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.explorer.controls import Choice, Number, Switch
-from limitlab.explorer.description import Answers, Ask, Cost, Page, Remedy, Table, Values, Words, plain_times
+from limitlab.explorer.controls import Choice, Number, Switch, runs_of, seed_of, time_shown
+from limitlab.explorer.description import (
+    Answers,
+    Ask,
+    Cost,
+    Page,
+    Remedy,
+    Table,
+    Values,
+    Words,
+    plain_times,
+    written_times,
+)
 from limitlab.explorer.drawn.film import film, player
-from limitlab.figures import Drawing, average, new_figure, palette, style_axes
+from limitlab.figures import Drawing, average, early_end, mark_end, new_figure, palette, style_axes
 from limitlab.jobs.requests import Request
 from limitlab.problems.inputs import AnisotropicMixture, IsotropicMixture
 from limitlab.problems.losses import SquareLoss
@@ -31,11 +42,12 @@ CONTROLS = (
     Choice(
         "mixture",
         "where the classes differ",
-        "",
+        "x",
         "Two clouds of inputs around 0 that differ in their width: in all coordinates, or in some of them.",
         "isotropic",
         "nature",
         options=(("isotropic", "in all coordinates"), ("anisotropic", "in some coordinates")),
+        more="mean-field#the-problem",
     ),
     Number(
         "delta",
@@ -46,6 +58,7 @@ CONTROLS = (
         "nature",
         0.05,
         0.9,
+        more="mean-field#the-problem",
     ),
     Number(
         "fraction",
@@ -56,6 +69,7 @@ CONTROLS = (
         "nature",
         0.05,
         0.95,
+        more="mean-field#the-problem",
     ),
     Choice(
         "activation",
@@ -65,6 +79,7 @@ CONTROLS = (
         GOOD,
         "learner",
         options=((GOOD, "rises from −2.5 to 7.5"), (BAD, "dips to −4, then rises to 7.5")),
+        more="mean-field#questions",
     ),
     Number(
         "scale",
@@ -75,6 +90,7 @@ CONTROLS = (
         "learner",
         0.1,
         2.0,
+        more="mean-field#the-radial-flow",
     ),
     Number(
         "step",
@@ -86,6 +102,7 @@ CONTROLS = (
         0.001,
         0.02,
         log=True,
+        more="notation#clocks",
     ),
     Number(
         "width",
@@ -98,6 +115,7 @@ CONTROLS = (
         800,
         10,
         whole=True,
+        more="mean-field#the-radial-flow",
     ),
     Choice(
         "d",
@@ -107,28 +125,20 @@ CONTROLS = (
         "40",
         "look",
         options=(("20", "20"), ("40", "40"), ("80", "80")),
+        more="mean-field#the-radial-flow",
     ),
-    Number("horizon", "time that is shown", "t", "One unit of time is d·p/γ samples.", 3.0, "look", 0.5, 20, log=True),
-    Number(
-        "replicas",
-        "runs",
-        "",
-        "Independent runs; error bars are standard errors over them.",
-        4,
-        "look",
-        2,
-        16,
-        1,
-        whole=True,
-    ),
-    Number("seed", "seed", "", "Same seed, same runs.", 0, "look", 0, 1000, 1, whole=True),
+    time_shown(3.0, 0.5, 20, "One unit of time is d·p/γ samples.", log=True),
+    runs_of(4, 2, 16),
+    seed_of(),
+    Switch("log", "logarithmic risk", "log R", "Shows how fast the last of the risk goes.", False, "look"),
     Switch(
         "ring",
         "units as points",
-        "",
+        "w",
         "Every unit at the distance of its norm, in any direction: all directions are alike.",
         False,
         "look",
+        more="mean-field#the-radial-flow",
     ),
 )
 
@@ -177,10 +187,8 @@ def cost(values: Values) -> Cost:
     d = int(values["d"])
     steps = values["horizon"] * d / values["step"]
     seconds = 4 + WORK * steps * d * values["width"] * values["replicas"] * 1.25
-    return Cost(
-        f"{values['replicas']} runs, p = {values['width']}, d = {d}, {steps:,.0f} samples each, about {seconds:.0f} s",
-        seconds,
-    )
+    what = f"{values['replicas']} runs, p = {values['width']}, d = {d}, {steps:,.0f} samples each"
+    return Cost.of(what, seconds)
 
 
 # --- what is seen ---------------------------------------------------------------------------------------------------
@@ -270,7 +278,7 @@ def _names(values: Values) -> tuple[str, str, str]:
         return "norm on the coordinates that differ", "norm on the others", "The units"
     if values["ring"]:
         return "", "", "The units: distance is the norm |w|/√d"
-    return "norm of a unit, |w|/√d", "share of the units per length", "The law of the norms"
+    return "norm of a unit, |w|/√d", "share of the units per length", "How long the weights of the units are"
 
 
 def _moments(answers: Answers) -> np.ndarray:
@@ -305,11 +313,14 @@ def figure(values: Values, answers: Answers) -> Drawing:
         right.plot(*one, color=palette[0], lw=2.0, label="flow")
     if two is not None:
         right.errorbar(*two, fmt="o", color=palette[1], ms=4, elinewidth=1, label="SGD")
+    mark_end(right, answers.runs)
     if one is not None or two is not None:
         right.legend(fontsize="small", frameon=False)
     x, y, title = _names(values)
     style_axes(left, x=x, y=y, title=f"{title} at t = {values['horizon']:g}")
-    style_axes(right, x="time t = γ·step/(p·d)", y="risk", title="What it costs")
+    style_axes(right, x="time t = γ·step/(p·d)", y="risk", title="The risk")
+    if values["log"]:
+        right.set_yscale("log")
     return fig
 
 
@@ -325,7 +336,13 @@ def screen(values: Values, answers: Answers, dark: bool, narrow: bool) -> dict[s
     box = (-reach, reach, -reach, reach) if values["ring"] and _whole(values) else (0, reach, 0, reach)
     window = box if square else (0, reach, 0, 1.08 * top)
     told = (x, y, title, "time t = γ·step/(p·d)", "risk")
-    return film(frames, t, one, two, words=told, window=window, dark=dark, narrow=narrow)
+    made = film(frames, t, one, two, words=told, window=window, dark=dark, narrow=narrow)
+    if (end := early_end(answers.runs)) is not None:
+        line = {"type": "line", "xref": "x2", "yref": "y2 domain", "x0": end[0], "x1": end[0], "y0": 0, "y1": 1}
+        made["layout"]["shapes"] = [{**line, "line": {"dash": "dot", "width": 1.2}, "label": {"text": end[1]}}]
+    if values["log"]:
+        made["layout"]["yaxis2"] |= {"type": "log", "rangemode": "normal"}
+    return made
 
 
 def words(values: Values, answers: Answers) -> Words:
@@ -358,8 +375,8 @@ def words(values: Values, answers: Answers) -> Words:
 
 def _going_on(values: Values) -> tuple[str, ...]:
     lines = [
-        "Each point is a hidden unit. Units do not see each other, only the error that all of them make together: so a "
-        "wide network is a cloud that flows downhill in a landscape of its own making."
+        "A hidden unit is a point: its weights. Units do not see each other, only the error that all of them make "
+        "together: so a wide network is a cloud that flows downhill in a landscape of its own making."
     ]
     if _whole(values):
         lines.append(
@@ -382,7 +399,7 @@ def remedies(values: Values) -> tuple[Remedy, ...]:
 def snippet(values: Values) -> str:
     inside = f"d={values['d']}" if _whole(values) else ""
     return f"""
-times = np.linspace(0, {values["horizon"]!r}, {POINTS})
+{written_times(f"np.linspace(0, {values['horizon']!r}, {POINTS})")}
 flow = ll.predict(problem, ll.RadialFlow({inside}), times)
 runs = ll.simulate(problem, d={values["d"]}, times=times, replicas={values["replicas"]}, seed={values["seed"]})
 print(ll.compare(runs, flow, variables="risk"))
@@ -402,6 +419,8 @@ PAGE = Page(
     cost=cost,
     against="flow",
     compared={"variables": "risk"},
+    data={"flow": "flow"},
+    spoken={"risk": "the risk"},
     figure=figure,
     words=words,
     snippet=snippet,
@@ -410,9 +429,10 @@ PAGE = Page(
     trust=(
         "The flow has infinitely many units and vanishing steps. Where classes differ in all coordinates it is at the "
         "dimension of the runs, and exact to about 1e-6; where they differ in some it is at infinite dimension.",
-        "A network of p units costs about K/p more, and its cloud scatters like 1/√p. Finite steps add a little.",
+        "Networks of p units have a risk that is higher by about a constant over p (entry width-law of the gallery); "
+        "finite steps add a little.",
     ),
-    docs="docs/mean-field.md",
+    docs="mean-field",
     about="The units of a wide network as points that flow downhill: a film, with real networks beside it.",
     opens={
         "isotropic": {"delta": 0.8},
@@ -420,6 +440,7 @@ PAGE = Page(
         "bad-activation": {"activation": BAD, "scale": 0.1},
         "anisotropic": {"mixture": "anisotropic", "delta": 0.8, "scale": 0.4},
     },
+    near=("width-law", "noisy"),
     screen=screen,
     below=player,
 )

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from limitlab.explorer.controls import Choice, Number, Switch
-from limitlab.explorer.description import Answers, Ask, Cost, Page, Table, Values, Words, plain_times
-from limitlab.figures import Drawing, Panel, average, new_figure, palette, style_axes
+from limitlab.explorer.controls import Choice, Number, Switch, runs_of, seed_of, time_shown
+from limitlab.explorer.description import Answers, Ask, Cost, Page, Table, Values, Words, plain_times, written_times
+from limitlab.figures import Drawing, Panel, average, legend_below, mark_end, new_figure, palette, style_axes
 from limitlab.jobs.requests import Request
 from limitlab.library import escaping_mediocrity
 from limitlab.problems.problem import Problem
@@ -21,7 +21,16 @@ SINGLE = 12  # runs that are drawn one by one
 
 CONTROLS = (
     Number(
-        "variance", "noise on the labels", "Δ", "Variance of what is added to every label.", 0.0, "nature", 0, 2, 0.05
+        "variance",
+        "noise on the labels",
+        "Δ",
+        "Variance of what is added to every label.",
+        0.0,
+        "nature",
+        0,
+        2,
+        0.05,
+        more="glossary#channel",
     ),
     Number(
         "d",
@@ -34,6 +43,7 @@ CONTROLS = (
         100000,
         log=True,
         whole=True,
+        more="glossary#finite-size-rate",
     ),
     Choice(
         "width",
@@ -54,6 +64,7 @@ CONTROLS = (
         0.01,
         0.3,
         0.001,
+        more="notation#clocks",
     ),
     Number(
         "threshold",
@@ -66,21 +77,10 @@ CONTROLS = (
         0.9,
         0.05,
     ),
-    Number("horizon", "time that is shown", "t", "One unit of time is d·p/γ samples.", 4.0, "look", 1, 15, 0.5),
-    Number(
-        "replicas",
-        "runs",
-        "",
-        "Independent runs; error bars are standard errors over them.",
-        32,
-        "look",
-        4,
-        256,
-        4,
-        whole=True,
-    ),
-    Number("seed", "seed", "", "Same seed, same runs.", 0, "look", 0, 1000, 1, whole=True),
-    Switch("log", "logarithmic risk", "", "Shows how fast the last of the risk goes.", False, "look"),
+    time_shown(4.0, 1, 15, "One unit of time is d·p/γ samples.", step=0.5),
+    runs_of(32, 4, 256, 4),
+    seed_of(),
+    Switch("log", "logarithmic risk", "log R", "Shows how fast the last of the risk goes.", False, "look"),
 )
 
 
@@ -120,8 +120,7 @@ def cost(values: Values) -> Cost:
     width = int(values["width"])
     steps = values["horizon"] * values["d"] / values["rate"]
     seconds = 2 + WORK * steps * values["replicas"] * (1 + width) / 2 * 1.25
-    about = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
-    return Cost(f"{values['replicas']} runs, d = {values['d']}, {steps:,.0f} samples each, about {about}", seconds)
+    return Cost.of(f"{values['replicas']} runs, d = {values['d']}, {steps:,.0f} samples each", seconds)
 
 
 # --- what is seen ---------------------------------------------------------------------------------------------------
@@ -150,8 +149,9 @@ def figure(values: Values, answers: Answers) -> Drawing:
             right.text(
                 at,
                 _top(answers) * (1.02 if line == "-" else 0.93),
-                " exit" if line == "-" else " exit of the ODE",
-                color=colour,
+                "exit " if line == "-" else " exit without noise",
+                color="0.35",
+                ha="right" if line == "-" else "left",
             )
     left.set_ylim(-0.03, 1.05)
     if values["log"]:
@@ -159,7 +159,8 @@ def figure(values: Values, answers: Answers) -> Drawing:
     right.set_xlim(0, values["horizon"])
     left.set_xlim(0, values["horizon"])
     for panel in (left, right):
-        panel.legend(fontsize="small", frameon=False, ncol=1, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        mark_end(panel, answers.runs)
+        legend_below(panel)
     return fig
 
 
@@ -247,7 +248,7 @@ def _time(at: float) -> str:
 
 def snippet(values: Values) -> str:
     return f"""
-times = np.linspace(0, {values["horizon"]!r}, {POINTS})
+{written_times(f"np.linspace(0, {values['horizon']!r}, {POINTS})")}
 print(ll.exit_time(problem, {values["d"]}, {values["threshold"]!r}, "noise_corrected", starts=128))
 print(ll.optimal_learning_rate(problem))
 ode = ll.predict(problem, ll.OverlapODE(d={values["d"]}, replicas={STARTS}, seed=0), times)
@@ -270,6 +271,8 @@ PAGE = Page(
     cost=cost,
     against="sde",
     compared={"variables": ["risk"]},
+    spoken={"risk": "the risk"},
+    data={"sde": "theory with noise", "ode": "theory without noise"},
     figure=figure,
     words=words,
     snippet=snippet,
@@ -277,9 +280,10 @@ PAGE = Page(
     trust=(
         "The theory with noise is the diffusion of the overlaps at this d; runs of SGD agree with it within their "
         "error bars from d = 100 on. It is a mean over 64 paths, so it has an error of its own.",
-        "The exit time with noise is asymptotic in d: a few per cent early at d = 300, half a per cent at d = 1000.",
+        "The exit time with noise is asymptotic in d: runs leave when it says from d = 1000 on, and later below.",
         "Runs follow the overlaps themselves, which is exact in law and costs the same at every d.",
     ),
-    docs="docs/escape.md",
+    docs="escape",
     opens={"escape": {}, "escape-wide": {"width": "4", "rate": 0.15}},
+    near=("second-layer", "unify", "plateau"),
 )

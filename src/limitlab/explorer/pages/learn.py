@@ -6,9 +6,20 @@ import numpy as np
 
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.errors import LimitlabError
-from limitlab.explorer.controls import Choice, FieldError, Number, Switch, Text
-from limitlab.explorer.description import Answers, Ask, Cost, Page, Remedy, Table, Values, Words, plain_times
-from limitlab.figures import Drawing, average, new_figure, palette, style_axes
+from limitlab.explorer.controls import Choice, FieldError, Number, Switch, Text, runs_of, seed_of, time_shown
+from limitlab.explorer.description import (
+    Answers,
+    Ask,
+    Cost,
+    Page,
+    Remedy,
+    Table,
+    Values,
+    Words,
+    plain_times,
+    written_times,
+)
+from limitlab.figures import Drawing, average, legend_below, mark_end, new_figure, palette, style_axes
 from limitlab.jobs.requests import Request
 from limitlab.problems.channels import GaussianNoise
 from limitlab.problems.inputs import Hypercube
@@ -38,9 +49,19 @@ CONTROLS = (
         STAIRCASE,
         "nature",
         suggestions=(STAIRCASE, "z1 + z1*z2 + z3*z4", "z1*z2", "z1 + z2 + z3", "z1 + z1*z2*z3", "z1*z2 + z1*z3"),
+        more="sparse-targets#what-is-easy-to-learn",
     ),
     Number(
-        "variance", "noise on the labels", "Δ", "Variance of what is added to every label.", 0.0, "nature", 0, 1, 0.01
+        "variance",
+        "noise on the labels",
+        "Δ",
+        "Variance of what is added to every label.",
+        0.0,
+        "nature",
+        0,
+        1,
+        0.01,
+        more="glossary#channel",
     ),
     Choice(
         "activation",
@@ -55,6 +76,7 @@ CONTROLS = (
             ("shifted(sigmoid, 0.5)", "sigmoid(x + 0.5)"),
             ("shifted(relu, 0.5)", "relu(x + 0.5)"),
         ),
+        more="sparse-targets#how-it-is-learned",
     ),
     Number(
         "scale",
@@ -66,6 +88,7 @@ CONTROLS = (
         1,
         20,
         log=True,
+        more="sparse-targets#how-it-is-learned",
     ),
     Number(
         "rate",
@@ -77,6 +100,7 @@ CONTROLS = (
         0.1,
         10,
         log=True,
+        more="sparse-targets#how-it-is-learned",
     ),
     Number(
         "step",
@@ -88,6 +112,7 @@ CONTROLS = (
         0.002,
         0.1,
         log=True,
+        more="notation#clocks",
     ),
     Number(
         "width",
@@ -100,8 +125,9 @@ CONTROLS = (
         400,
         10,
         whole=True,
+        more="sparse-targets#how-it-is-learned",
     ),
-    Number("horizon", "time that is shown", "t", "One unit of time is d·p/γ samples.", 8.0, "look", 1, 40, log=True),
+    time_shown(8.0, 1, 40, "One unit of time is d·p/γ samples.", log=True),
     Number(
         "d",
         "input dimension of runs",
@@ -113,21 +139,11 @@ CONTROLS = (
         400,
         10,
         whole=True,
+        more="glossary#finite-size-rate",
     ),
-    Number(
-        "replicas",
-        "runs",
-        "",
-        "Independent runs; error bars are standard errors over them.",
-        8,
-        "look",
-        2,
-        32,
-        1,
-        whole=True,
-    ),
-    Number("seed", "seed", "", "Same seed, same runs.", 0, "look", 0, 1000, 1, whole=True),
-    Switch("log", "logarithmic time axis", "", "Shows early times as wide as late ones.", True, "look"),
+    runs_of(8, 2, 32),
+    seed_of(),
+    Switch("log", "logarithmic time axis", "log t", "Shows early times as wide as late ones.", True, "look"),
 )
 
 
@@ -135,7 +151,8 @@ def problem(values: Values) -> Problem:
     try:
         target = SparseTarget(values["target"])
     except LimitlabError as error:
-        raise FieldError("target", str(error)) from None
+        words = str(error).partition("\n")[0].removeprefix("SparseTarget.text: ")  # without the text and its caret
+        raise FieldError("target", words[0].upper() + words[1:]) from None
     if target.latent > MOST:
         raise FieldError(
             "target", f"At most {MOST} variables here; got {target.latent}. limitlab.predict takes more, but slowly."
@@ -177,12 +194,7 @@ def runs(values: Values, table: Table) -> Request:
 def cost(values: Values) -> Cost:
     steps = values["horizon"] * values["d"] / values["step"]
     seconds = 2 + WORK * steps * values["d"] * values["width"] * values["replicas"] * 1.25
-    words = f"{values['replicas']} runs, d = {values['d']}, {steps:,.0f} samples each, about {_short(seconds)}"
-    return Cost(words, seconds)
-
-
-def _short(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
+    return Cost.of(f"{values['replicas']} runs, d = {values['d']}, {steps:,.0f} samples each", seconds)
 
 
 # --- what is seen ---------------------------------------------------------------------------------------------------
@@ -235,10 +247,12 @@ def figure(values: Values, answers: Answers) -> Drawing:
     for panel in (left, right):
         if values["log"]:
             panel.set_xscale("log")
-        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
-        panel.legend(fontsize="small", frameon=False, ncol=2, **below)
-    style_axes(left, x="time t = γ·step/(p·d)", y="coefficient in the network", title="What of the target it has")
-    style_axes(right, x="time t", y="risk (half the mean square error)", title="What is left to learn")
+        mark_end(panel, sims)
+        legend_below(panel, 2)
+    style_axes(
+        left, x="time t = γ·step/(p·d)", y="coefficient of the term", title="How much of each term the network has"
+    )
+    style_axes(right, x="time t", y="risk, ½ E (y − f)²", title="What is left to learn")
     return fig
 
 
@@ -275,6 +289,7 @@ def words(values: Values, answers: Answers) -> Words:
     facts = [
         ("leap", f"{shape['leap']}" + (" (a merged staircase)" if shape["merged_staircase"] else "")),
         ("order", ", ".join(f"{t} ({_coefficient(answers, t):g})" for t in shape["order"][:SHOWN])),
+        ("counts as learned", f"from {100 * LEARNED:.0f} % of its coefficient on"),
         ("samples for SGD", str(shape["sgd_samples"])),
         ("samples for a linear method", f"at least {shape['linear_samples']}"),
         ("samples on screen", f"{values['horizon'] * values['d'] / values['step']:,.0f} at d = {values['d']}"),
@@ -311,9 +326,9 @@ def remedies(values: Values) -> tuple[Remedy, ...]:
 
 
 def snippet(values: Values) -> str:
+    last = values["horizon"]
     return f"""
-last = {values["horizon"]!r}
-times = np.concatenate([[0.0], np.geomspace({FIRST:g} * last, last, {POINTS})])
+{written_times(f"[0.0, *np.geomspace({FIRST * last!r}, {last!r}, {POINTS})]")}
 print(ll.staircase(problem.teacher))
 theory = ll.predict(problem, ll.DimensionFree(nodes={FULL["nodes"]}, rtol={FULL["rtol"]:g}), times)
 runs = ll.simulate(problem, d={values["d"]}, times=times, replicas={values["replicas"]}, seed={values["seed"]})
@@ -334,6 +349,8 @@ PAGE = Page(
     cost=cost,
     against="theory",
     compared={"variables": ["fourier"]},
+    data={"theory": "theory"},
+    spoken={"fourier": "the coefficient of"},
     figure=figure,
     words=words,
     snippet=snippet,
@@ -342,12 +359,12 @@ PAGE = Page(
     trust=(
         "The curve is the flow of infinitely many units in infinitely many dimensions, with vanishing steps. At the "
         "settings of the gallery twice as many nodes move no coefficient by more than 0.005.",
-        "Runs climb later than the curve: at d = p = 80 a coefficient that is rising may be 0.3 lower. The distance "
-        "falls like 1/d, like 1/√p and with the size of a step, so compare may well say that the two differ.",
+        "Runs climb later than the curve, and compare may well say that the two differ. The entry rates of the gallery "
+        "measures how the distance falls: like 1/d, and with more units and smaller steps.",
         "Points of the risk are what the network misses of the target's own variables. On the others a network of "
         "finite width has some noise besides.",
     ),
-    docs="docs/sparse-targets.md",
+    docs="sparse-targets",
     opens={
         "staircase": {},
         "degenerate": {"target": "z1 + z2 + z3 + z1*z2*z3", "scale": 1.0, "horizon": 20.0},

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.explorer.controls import Choice, FieldError, Number, Switch
+from limitlab.explorer.controls import Choice, FieldError, Number, Switch, runs_of, seed_of
 from limitlab.explorer.description import Answers, Ask, Cost, Page, Remedy, Table, Values, Words
-from limitlab.figures import Drawing, new_figure, palette, style_axes
+from limitlab.figures import Drawing, legend_below, new_figure, palette, style_axes
 from limitlab.jobs.requests import Request
 from limitlab.problems.channels import GaussianNoise, Modulus, Sign
 from limitlab.problems.networks import SingleIndex
@@ -18,9 +18,15 @@ from limitlab.problems.starts import InformedStart
 
 __all__ = ["PAGE"]
 
-POINTS, FIT_POINTS, OVERLAPS = 60, 16, 61
+POINTS, FEW, FIT_POINTS = 60, 8, 16
+SHARES = np.concatenate([np.linspace(0.0, 0.97, 49), 1 - np.geomspace(0.02, 1e-4, 12)])  # overlaps of the landscape
 ITERATIONS = 30
 START = 0.1  # overlap from which message passing starts where the sign is lost
+THRESHOLDS = (  # name, what it is called, on which side of its line, and how high
+    ("weak_recovery", "weak\n recovery\n from", "left", 0.02),
+    ("information", "possible from", "right", 0.3),
+    ("algorithmic", "easy from", "left", 0.3),
+)
 WORK = 6e-9  # seconds per entry of the data and iteration
 
 CONTROLS = (
@@ -32,6 +38,7 @@ CONTROLS = (
         "gaussian",
         "nature",
         options=(("gaussian", "any number (Gaussian)"), ("binary", "+1 or -1"), ("sparse", "mostly zero (sparse)")),
+        more="glossary#prior",
     ),
     Number(
         "density",
@@ -43,6 +50,7 @@ CONTROLS = (
         0.05,
         0.95,
         0.05,
+        more="linear-models#parts",
     ),
     Choice(
         "channel",
@@ -52,6 +60,7 @@ CONTROLS = (
         "modulus",
         "nature",
         options=(("linear", "the number"), ("sign", "its sign"), ("modulus", "its size |w·x|")),
+        more="glossary#channel",
     ),
     Number(
         "variance",
@@ -63,6 +72,7 @@ CONTROLS = (
         0,
         0.5,
         0.01,
+        more="glossary#channel",
     ),
     Number(
         "alpha",
@@ -74,15 +84,17 @@ CONTROLS = (
         0.05,
         3,
         0.01,
+        more="glossary#sample-ratio",
     ),
     Choice(
         "fit",
         "a fit beside it",
-        "",
+        "ŵ",
         "Empirical risk minimisation with a penalty, as in practice: ridge for numbers, logistic for signs.",
         "none",
         "learner",
         options=(("none", "none"), ("erm", "ridge or logistic")),
+        more="linear-models#convex-fits",
     ),
     Number(
         "penalty",
@@ -94,6 +106,7 @@ CONTROLS = (
         0.001,
         10,
         log=True,
+        more="linear-models#convex-fits",
     ),
     Number(
         "d",
@@ -106,10 +119,11 @@ CONTROLS = (
         4000,
         100,
         whole=True,
+        more="glossary#finite-size-rate",
     ),
-    Number("replicas", "runs", "", "Independent data sets.", 16, "look", 4, 64, 4, whole=True),
-    Number("seed", "seed", "", "Same seed, same data.", 0, "look", 0, 1000, 1, whole=True),
-    Switch("log", "logarithmic error", "", "Shows small errors as well.", False, "look"),
+    runs_of(16, 4, 64, 4, "Independent data sets; their median is shown, with quartiles as bars."),
+    seed_of("data"),
+    Switch("log", "logarithmic error", "log mse", "Shows small errors as well.", False, "look"),
 )
 
 PRIORS = {
@@ -119,6 +133,23 @@ PRIORS = {
 }
 CHANNELS = {"linear": GaussianNoise, "sign": Sign, "modulus": Modulus}
 PARAMETER = {"gaussian": "teacher.prior.variance", "binary": "channel.variance", "sparse": "teacher.prior.density"}
+
+
+FITS = {"linear": "SquareLoss", "sign": "LogisticLoss"}  # no convex fit is made of sizes without a sign
+
+
+def _parameter(values: Values) -> float:
+    """The value of the problem's `PARAMETER`: a diagram needs one, here with a single value."""
+    return {"gaussian": 1.0, "binary": values["variance"], "sparse": values["density"]}[values["prior"]]
+
+
+def _size(values: Values) -> float:
+    """E w², the largest overlap."""
+    return values["density"] if values["prior"] == "sparse" else 1.0
+
+
+def _fitted(values: Values) -> bool:
+    return values["fit"] == "erm" and values["channel"] in FITS
 
 
 def problem(values: Values) -> Problem:
@@ -141,24 +172,28 @@ def ratios(values: Values) -> np.ndarray:
     return np.round(np.linspace(0.04, max(last, 3.0 if values["alpha"] > last else 0.0), POINTS), 4)
 
 
+def _some(at: np.ndarray) -> np.ndarray:
+    """A few of the ratios, as many as are solved at once."""
+    return at[np.linspace(0, len(at) - 1, FEW).round().astype(int)]
+
+
 def asks(values: Values, table: Table) -> tuple[Ask, ...]:
     bare = {**{k: v for k, v in table.items() if k not in ("start", "algorithm")}, "sample_ratio": 1.0}
     here = {**bare, "sample_ratio": values["alpha"]}
-    value = {"gaussian": 1.0, "binary": values["variance"], "sparse": values["density"]}[values["prior"]]
-    grid = {"parameter": PARAMETER[values["prior"]], "values": [value], "sample_ratios": ratios(values).tolist()}
-    rho = values["density"] if values["prior"] == "sparse" else 1.0
-    overlaps = np.round(
-        rho * np.concatenate([np.linspace(0.0, 0.97, OVERLAPS - 12), 1 - np.geomspace(0.02, 1e-4, 12)]), 8
-    )
+    grid = {"parameter": PARAMETER[values["prior"]], "values": [_parameter(values)]}
+    grid["sample_ratios"] = ratios(values).tolist()
+    overlaps = np.round(_size(values) * SHARES, 8)
+    few = None
+    if values["channel"] == "modulus" and values["variance"] > 0:  # its integrals are over two variables
+        few = Request("phase_diagram", bare, {**grid, "sample_ratios": _some(ratios(values)).tolist()})
     asked = [
-        Ask("curves", Request("phase_diagram", bare, grid)),
         Ask("landscape", Request("free_entropy", here, {"m": overlaps.tolist()})),
-        Ask("path", Request("predict", table, {"limit": {"kind": "StateEvolution"}})),
+        Ask("curves", Request("phase_diagram", bare, grid), few),
+        Ask("path", Request("predict", table, {"limit": {"kind": "StateEvolution"}}), unseen=True),
     ]
-    if values["fit"] == "erm" and values["channel"] in ("linear", "sign"):
-        loss = {"kind": "SquareLoss"} if values["channel"] == "linear" else {"kind": "LogisticLoss"}
+    if _fitted(values):
         rule = {"kind": "ERM", "penalty": values["penalty"]}
-        fitted = {**bare, "loss": loss, "algorithm": rule}
+        fitted = {**bare, "loss": {"kind": FITS[values["channel"]]}, "algorithm": rule}
         grid = {"sample_ratio": np.round(np.linspace(0.1, ratios(values)[-1], FIT_POINTS), 4).tolist()}
         asked.append(Ask("fit", Request("sweep", fitted, {"grid": grid, "limit": {"kind": "ERMAsymptotics"}})))
     return tuple(asked)
@@ -171,8 +206,7 @@ def runs(values: Values, table: Table) -> Request:
 def cost(values: Values) -> Cost:
     n = values["alpha"] * values["d"]
     seconds = 3 + WORK * n * values["d"] * ITERATIONS * values["replicas"]
-    about = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
-    return Cost(f"{values['replicas']} data sets of {n:.0f} samples, d = {values['d']}, about {about}", seconds)
+    return Cost.of(f"{values['replicas']} data sets of {n:.0f} samples, d = {values['d']}", seconds)
 
 
 # --- what is seen ---------------------------------------------------------------------------------------------------
@@ -190,7 +224,7 @@ def _lines(answers: Answers) -> dict[str, float]:
 def figure(values: Values, answers: Answers) -> Drawing:
     fig, (left, right) = new_figure(2, width=5.4, height=4.2)
     curves, lines, last = answers.get("curves"), _lines(answers), float(ratios(values)[-1])
-    top = values["density"] if values["prior"] == "sparse" else 1.0
+    top = _size(values)
     if "information" in lines and "algorithmic" in lines:
         low, high = lines["information"], lines["algorithmic"]
         left.axvspan(low, high, color=palette[4], alpha=0.25, lw=0)
@@ -204,10 +238,10 @@ def figure(values: Values, answers: Answers) -> Drawing:
     if fit is not None:
         label = f"{'ridge' if values['channel'] == 'linear' else 'logistic'} fit, λ = {values['penalty']:g}"
         left.plot(fit.sample_ratio.values, fit.mse.values, ":", color=palette[2], lw=2.0, label=label)
-    for name, word in (("weak_recovery", "weak recovery"), ("algorithmic", "")):
+    for name, word, side, height in THRESHOLDS:
         if 0.02 < lines.get(name, 0.0) < last:
             left.axvline(lines[name], color="0.5", lw=0.8)
-            left.text(lines[name], 0.03 * top, f" {word}", color="0.35")
+            left.text(lines[name], height * top, f" {word} {lines[name]:.3g} ", color="0.35", ha=side)
     if answers.runs is not None:
         error = answers.runs.mse.isel(iteration=-1).values
         low, middle, high = np.nanquantile(error, [0.25, 0.5, 0.75])
@@ -225,7 +259,7 @@ def figure(values: Values, answers: Answers) -> Drawing:
     style_axes(left, x="samples per weight α = n/d", y="mean squared error per weight", title="What can be known")
     style_axes(right, x="overlap m with the truth", y="free entropy", title=f"The landscape at α = {values['alpha']:g}")
     for panel in (left, right):
-        panel.legend(fontsize="small", frameon=False, ncol=1, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        legend_below(panel)
     return fig
 
 
@@ -312,13 +346,24 @@ def remedies(values: Values) -> tuple[Remedy, ...]:
 
 
 def snippet(values: Values) -> str:
+    last = float(ratios(values)[-1])
+    fit = ""
+    if _fitted(values):
+        loss = f"ll.{FITS[values['channel']]}()"
+        fit = f"""
+rule = ll.ERM(penalty={values["penalty"]!r})
+fitted = ll.Problem(teacher=problem.teacher, channel=problem.channel, sample_ratio=1.0, loss={loss}, algorithm=rule)
+grid = {{"sample_ratio": np.round(np.linspace(0.1, {last!r}, {FIT_POINTS}), 4)}}
+fit = ll.sweep(ll.predict, fitted, grid, limit=ll.ERMAsymptotics())"""
     return f"""
 print(ll.thresholds(problem.teacher.prior, problem.channel))
-ratios = np.linspace(0.04, {float(ratios(values)[-1])!r}, {POINTS})
-bayes = ll.sweep(ll.predict, problem, {{"sample_ratio": ratios}}, limit=ll.BayesOptimal())
+ratios = np.round(np.linspace(0.04, {last!r}, {POINTS}), 4)
+curves = ll.analysis.phase_diagram(problem, {PARAMETER[values["prior"]]!r}, [{_parameter(values)!r}], ratios)
+shares = np.concatenate([np.linspace(0.0, 0.97, 49), 1 - np.geomspace(0.02, 1e-4, 12)])
+landscape = ll.free_entropy(problem, np.round({_size(values)!r} * shares, 8)){fit}
 theory = ll.predict(problem, ll.StateEvolution())
 runs = ll.simulate(problem, d={values["d"]}, replicas={values["replicas"]}, seed={values["seed"]})
-print(ll.compare(runs, theory))
+print(ll.compare(runs, theory, variables=["mse"]))
 ll.plot(runs, theory).savefig("samples.png")
 """
 
@@ -335,19 +380,21 @@ PAGE = Page(
     cost=cost,
     against="path",
     compared={"variables": ["mse"]},
+    spoken={"mse": "the mean squared error"},
+    data={"curves": "curves", "landscape": "landscape", "path": "path of message passing", "fit": "fit"},
     figure=figure,
     words=words,
     snippet=snippet,
     remedies=remedies,
     references=("barbier2019optimal", "rangan2011generalized", "aubin2020generalization"),
     trust=(
-        "Curves and thresholds are read off one curve of all fixed points, nothing is iterated: thresholds are good to "
-        "six digits.",
-        "GAMP at finite d follows state evolution step by step, with a distance that falls like 1/√d; near a threshold "
-        "runs scatter widely, so the median is shown with its quartiles.",
+        "Curves and thresholds are read off one curve of all fixed points, nothing is iterated. Entries of the gallery "
+        "find the published thresholds: 1.128 for sizes, 1.245 and 1.493 for signs of weights ±1.",
+        "GAMP at finite d follows state evolution step by step. Near a threshold runs scatter widely, so the median is "
+        "shown with its quartiles.",
         "Where labels lose the sign, GAMP starts at overlap 0.1 with the truth, as the theory does.",
     ),
-    docs="docs/linear-models.md",
+    docs="linear-models",
     opens={
         "perceptron": {"channel": "sign", "alpha": 2.0, "fit": "erm"},
         "phase-retrieval": {"alpha": 1.5},
@@ -355,4 +402,5 @@ PAGE = Page(
         "hard-phase": {"prior": "sparse", "channel": "linear", "alpha": 0.5},
         "binary-perceptron": {"prior": "binary", "channel": "sign", "alpha": 1.4},
     },
+    near=("committee-specialisation", "grand-staircase", "structured-teacher", "random-features"),
 )

@@ -76,7 +76,10 @@
   });
 
   window.explorer = {
-    screen: () => ({ dark: dark(), narrow: narrow(), query: location.search }),
+    screen: () => {
+      document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+      return { dark: dark(), narrow: narrow(), query: location.search };
+    },
     address: (url) => { if (location.pathname + location.search !== url) history.pushState({}, "", url); },
     faults: (faults) => {
       for (const field of document.querySelectorAll(".field")) {
