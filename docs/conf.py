@@ -3,8 +3,8 @@
     python -m sphinx -W docs docs/_build/html
 
 Cells of the pages run once and are kept in ``docs/_cache``; a page runs again when its code changes. Runs of the
-gallery are shown if they are there: ``limitlab run NAME`` leaves them in ``limitlab-runs``, and LIMITLAB_RUNS names
-another folder.
+gallery are shown if they are there: ``limitlab run NAME`` and ``limitlab run all`` leave them in ``limitlab-runs``, and
+LIMITLAB_RUNS names another folder, such as that of a report.
 """
 
 import sys

@@ -1,5 +1,7 @@
-"""Tables that the classes tell themselves: ``{limit-table}``, ``{rule-table}``, ``{limit-facts} OverlapODE``."""
+"""Tables that the classes tell themselves: ``{limit-table}``, ``{rule-table}``, ``{limit-facts} OverlapODE``,
+``{claim-table}``."""
 
+from collections import Counter
 from typing import Any
 
 from docutils import nodes
@@ -9,6 +11,7 @@ from docutils.statemachine import StringList
 import limitlab as ll
 from limitlab.macro.predict import LIMITS
 from limitlab.problems.base import AbstractAlgorithm
+from limitlab.report.claims import VERDICTS, read_claims
 from limitlab.spec.kinds import known_kinds
 
 __all__ = ["RULES", "rate_in_words", "setup"]
@@ -98,6 +101,19 @@ class RuleFacts(_Made):
         return table(["samples", rule.takes], [*rows, ["reference", cited(rule.reference)]])
 
 
+class ClaimTable(_Made):
+    def lines(self) -> list[str]:
+        seeds, claims = read_claims()
+        words = (*VERDICTS, "")
+        rows = []
+        for seed in seeds:
+            found = Counter(claim.verdict for claim in claims if claim.seed == seed.number)
+            rows.append([f"{seed.title}, {cited(seed.reference)}", str(found.total()), *(str(found[w]) for w in words)])
+        every = Counter(claim.verdict for claim in claims)
+        rows.append(["all", str(every.total()), *(str(every[word]) for word in words)])
+        return table(["document", "claims", *VERDICTS, "not testable"], rows)
+
+
 def setup(app: Any) -> dict[str, Any]:
     assert ll.__version__
     for name, directive in (
@@ -106,6 +122,7 @@ def setup(app: Any) -> dict[str, Any]:
         ("rule-index", RuleIndex),
         ("limit-facts", LimitFacts),
         ("rule-facts", RuleFacts),
+        ("claim-table", ClaimTable),
     ):
         app.add_directive(name, directive)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

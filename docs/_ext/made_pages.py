@@ -32,6 +32,8 @@ FAMILIES = {
     "spectra": "Structured inputs",
 }
 
+ROLES = [".. role:: holds", "   :class: holds", "", ".. role:: fails", "   :class: fails", ""]
+
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
@@ -187,23 +189,30 @@ def _errors() -> dict[str, str]:
 # --- gallery ---------------------------------------------------------------------------------------------------------
 
 
-def runs_folder(source: Path) -> Path:
-    """Where runs of the gallery are: LIMITLAB_RUNS, or limitlab-runs beside the folder docs."""
-    return Path(os.environ.get("LIMITLAB_RUNS") or source.parent / "limitlab-runs")
+def runs_of(source: Path) -> dict[str, Path]:
+    """Entry -> the folder of its run, of those that were run: a run of its own first, then that of a report.
+
+    They are in LIMITLAB_RUNS, or in limitlab-runs beside the folder docs: ``NAME`` is what ``limitlab run NAME``
+    leaves, ``entries/NAME`` what ``limitlab run all --report`` leaves in its folder (``report`` if none is named).
+    """
+    here = Path(os.environ.get("LIMITLAB_RUNS") or source.parent / "limitlab-runs")
+    places = (here, here / "entries", here / "report" / "entries")
+    found = {
+        name: next((at / name for at in places if (at / name / "verdict.txt").is_file()), None) for name in ENTRIES
+    }
+    return {name: folder for name, folder in found.items() if folder is not None}
 
 
 def _gallery(source: Path) -> tuple[dict[str, str], dict[str, Path]]:
     """Pages of all entries, and the files of runs to be shown: name in the site -> where it is."""
-    runs, files, copies = runs_folder(source), {}, {}
-    shown = [name for name in ENTRIES if (runs / name / "verdict.txt").is_file()]
-    index = [".. role:: holds", "   :class: holds", "", ".. role:: fails", "   :class: fails", ""]
-    index += ["Gallery", "=======", ""]
+    runs, files, copies = runs_of(source), {}, {}
+    index = [*ROLES, "Gallery", "=======", ""]
     index += [
         "Figures of the literature, made anew. Each has a claim that could be false and is checked when it is made. "
-        '``limitlab run NAME`` makes one; ``ll.run("NAME")`` does so in a notebook.',
+        '``limitlab run NAME`` makes one; ``ll.run("NAME")`` does so in a notebook; :doc:`/report` has them all.',
         "",
-        f"This site shows the runs that were there when it was built: {len(shown)} of {len(ENTRIES)}. "
-        + ("" if len(shown) == len(ENTRIES) else "Of the others it has the claim and the code."),
+        f"This site shows the runs that were there when it was built: {len(runs)} of {len(ENTRIES)}. "
+        + ("" if len(runs) == len(ENTRIES) else "Of the others it has the claim and the code."),
         "",
     ]
     for folder, names in FOLDERS.items():
@@ -211,7 +220,7 @@ def _gallery(source: Path) -> tuple[dict[str, str], dict[str, Path]]:
         index += [title, "-" * len(title), "", ".. list-table::", "   :widths: 26 60 14", "   :header-rows: 1", ""]
         index += ["   * - ``limitlab run``", "     - claim", "     - verdict"]
         for name in names.split():
-            text, found, holds = _entry_page(name, runs / name if name in shown else None)
+            text, found, holds = _entry_page(name, runs.get(name))
             files[f"gallery/{name}.rst"] = text
             copies |= found
             word = {True: ":holds:`holds`", False: ":fails:`fails`", None: "not run"}[holds]
@@ -224,7 +233,7 @@ def _gallery(source: Path) -> tuple[dict[str, str], dict[str, Path]]:
 
 def _entry_page(name: str, folder: Path | None) -> tuple[str, dict[str, Path], bool | None]:
     entry, module = ENTRIES[name], importlib.import_module(MODULES[name])
-    lines = [entry.title, "=" * len(entry.title), "", f"**Claim.** {_escaped(entry.claim)}", ""]
+    lines = [*ROLES, entry.title, "=" * len(entry.title), "", f"**Claim.** {_escaped(entry.claim)}", ""]
     lines += ["::", "", f"    limitlab run {name}", ""]
     copies: dict[str, Path] = {}
     holds = None
@@ -240,8 +249,7 @@ def _entry_page(name: str, folder: Path | None) -> tuple[str, dict[str, Path], b
         if (folder / "figure.png").is_file():
             copies[f"gallery/{name}/figure.png"] = folder / "figure.png"
             lines += [f".. image:: {name}/figure.png", f"   :alt: {_one_line(f'{entry.title}. {entry.claim}')}", ""]
-        lines += ["Verdict", "-------", "", ".. code-block:: text", ""]
-        lines += [f"    {line}".rstrip() for line in text.strip().splitlines()[2:]] + [""]
+        lines += ["Verdict", "-------", "", *_verdict(text)]
         data = sorted(folder.glob("*.nc"))
         if data:
             lines += ["Data", "----", "", "Results in the :doc:`schema </schema>`, read by ``ll.load``:", ""]
@@ -256,8 +264,23 @@ def _entry_page(name: str, folder: Path | None) -> tuple[str, dict[str, Path], b
     return "\n".join(lines), copies, holds
 
 
+def _verdict(text: str) -> list[str]:
+    """verdict.txt as a table of its checks, then what it says at its end: the count, quick sizes, time, versions."""
+    lines = text.strip().splitlines()
+    checks = [number for number, line in enumerate(lines) if line.startswith("[")]
+    table = [".. list-table::", "   :widths: 14 86", ""]
+    for number in checks:
+        word, _, statement = lines[number][1:].partition("] ")
+        detail = lines[number + 1].strip() if lines[number + 1].startswith("    ") else ""
+        role = {"ok": ":holds:`holds`", "FAILED": ":fails:`fails`"}.get(word, word)
+        table += [f"   * - {role}", f"     - {_escaped(statement)}"]
+        table += ["", f"       *{_escaped(detail)}*"] if detail else []
+    last = max(checks) + 1 + lines[max(checks) + 1].startswith("    ")
+    return [*table, "", *(line for said in lines[last:] if said for line in (_escaped(said), ""))]
+
+
 def _escaped(text: str) -> str:
-    return re.sub(r"([*`|\\])", r"\\\1", text)
+    return re.sub(r"([*`|\\_])", r"\\\1", text)
 
 
 def _one_line(text: str) -> str:

@@ -23,7 +23,7 @@ from limitlab.spec import loads
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # deeper ones run when the site is built
 FENCE = re.compile(r"^```(\{?[\w-]*\}?)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-DIRECTIVES = {"{toctree}", "{limit-table}", "{rule-table}", "{bibliography}"}
+DIRECTIVES = {"{toctree}", "{limit-table}", "{rule-table}", "{claim-table}", "{bibliography}"}
 
 # (page, number of the block): those that take more than a few seconds.
 LONG = {

@@ -218,6 +218,55 @@ def test_the_checks_that_the_errata_name_exist():
     assert missing_tests("`square/test_papers.py::test_that_is_not_there`") != []
 
 
+# --- the gallery -----------------------------------------------------------------------------------------------------
+
+VERDICT = """A title
+
+Claim: It climbs.
+
+[ok] it is climbed
+    t_1 = 1 *
+[FAILED] it is climbed twice
+    t = 2
+[not run at quick size] it is climbed at full size
+
+THE CLAIM FAILS: 1 of 2 checks.
+A quick run: D = 10, full 100.
+landscape, 1.0 s, limitlab 0.2.0
+"""
+
+
+@pytest.fixture
+def made_pages(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    return importlib.import_module("made_pages")
+
+
+@pytest.mark.parametrize("place", ["landscape", "entries/landscape", "report/entries/landscape"])
+def test_pages_of_the_gallery_show_runs_and_those_of_a_report(made_pages, place, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMITLAB_RUNS", str(tmp_path))
+    assert made_pages.runs_of(DOCS) == {}
+    text, copies, holds = made_pages._entry_page("landscape", None)
+    assert "was not run for this site" in text and not copies and holds is None
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    for name, content in (("figure.png", "x"), ("result.nc", "y"), ("verdict.txt", VERDICT)):
+        (folder / name).write_text(content)
+    assert made_pages.runs_of(DOCS) == {"landscape": folder}
+    text, copies, holds = made_pages._entry_page("landscape", folder)
+    assert holds is False
+    assert copies == {f"gallery/landscape/{name}": folder / name for name in ("figure.png", "result.nc")}
+    for words in (
+        ".. image:: landscape/figure.png",
+        ":download:`result.nc <landscape/result.nc>`",
+        "   * - :holds:`holds`\n     - it is climbed\n\n       *t\\_1 = 1 \\**\n",
+        "   * - :fails:`fails`\n     - it is climbed twice",
+        "   * - not run at quick size\n     - it is climbed at full size\n\nTHE CLAIM FAILS: 1 of 2 checks.\n",
+        "A quick run: D = 10, full 100.\n",
+    ):
+        assert words in text
+
+
 # --- the built site --------------------------------------------------------------------------------------------------
 
 

@@ -11,13 +11,15 @@ from typer.testing import CliRunner
 
 import limitlab as ll
 from limitlab.cli import app
-from limitlab.gallery.entry import Check
-from limitlab.report import page, report
+from limitlab.gallery import ENTRIES
+from limitlab.gallery.entry import Check, Entry
+from limitlab.report import page, points, report
 from limitlab.report import run as running
 from limitlab.report.claims import Asked, Claim, read_claims
 from limitlab.report.formulas import FORMULAS, Formula, Measured
-from limitlab.report.judge import FAILS, NOT_RUN, UNTESTABLE, judged
+from limitlab.report.judge import FAILS, NOT_RUN, PARTLY, UNTESTABLE, judged
 from limitlab.report.points import Outcome, named
+from limitlab.sweep.engine.cost import cost as engine_cost
 
 CHEAP = ["sparse/fourier", "sparse/parseval", "sparse/msp-examples"]
 
@@ -40,7 +42,7 @@ GOOD, BAD = Check("it is climbed", True, "t = 1"), Check("it is climbed twice", 
     [
         ({"staircase": outcome(GOOD)}, "holds"),
         ({"staircase": outcome(GOOD, BAD)}, FAILS),
-        ({"staircase": outcome(GOOD, left_out=("it is climbed at full size",))}, "holds"),
+        ({"staircase": outcome(GOOD, left_out=("it is climbed at full size",))}, PARTLY),
         ({"staircase": outcome(left_out=("it is climbed at full size",))}, NOT_RUN),
         ({"staircase": outcome(Check("another", True, ""))}, FAILS),
         ({"staircase": outcome(reason="broke")}, FAILS),
@@ -91,7 +93,9 @@ def test_the_page_has_a_row_for_every_claim_and_asks_no_host(tmp_path, few):
 
 def test_a_wrong_constant_turns_its_claim_red_and_the_exit_code_to_one(tmp_path, few, monkeypatch):
     planted(monkeypatch, "sparse/parseval")
-    done = CliRunner().invoke(app, ["run", "all", "--quick", "--report", str(tmp_path), "--no-progress"])
+    done = CliRunner().invoke(
+        app, ["run", "all", "--quick", "--report", str(tmp_path), "--no-progress", "--workers", "0"]
+    )
     assert done.exit_code == 1, done.output
     text = (tmp_path / "report.html").read_text()
     failed = re.findall(r'<article id="claim-([\d.]+)" class="failed"', text)
@@ -100,10 +104,12 @@ def test_a_wrong_constant_turns_its_claim_red_and_the_exit_code_to_one(tmp_path,
     assert "expected 17" in text
     assert f"claim {asked[0]} fails" in done.stderr
     assert "1 claims fail" in text
+    assert f'Claims whose checks fail: <a href="#claim-{asked[0]}">' in text
+    assert f'<th>all</th><th class="number">{len(few)}</th>' in text
 
 
 def test_all_well_is_exit_code_zero(tmp_path, few):
-    done = CliRunner().invoke(app, ["run", "all", "--report", str(tmp_path), "--no-progress"])
+    done = CliRunner().invoke(app, ["run", "all", "--report", str(tmp_path), "--no-progress", "--workers", "0"])
     assert done.exit_code == 0, done.output
     assert f"{len(few)} claims" in done.stdout
 
@@ -124,8 +130,67 @@ def test_other_code_and_other_sizes_are_other_points(monkeypatch):
     assert named("staircase", False) != named("staircase", True)
     assert named("landscape", False) == named("landscape", True)  # it has no quick size
     before = named("staircase", False)
-    monkeypatch.setattr("limitlab.report.points.__version__", "99")
+    monkeypatch.setattr(points, "_package", lambda: "other code somewhere in the package")
     assert named("staircase", False) != before
+
+
+def test_the_digest_of_the_package_sees_every_file(tmp_path):
+    for name, text in (("one.py", "x = 1"), ("folder/two.py", "y = 2"), ("notes.txt", "no code")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    before = points.digest_of(tmp_path)
+    (tmp_path / "notes.txt").write_text("other")
+    assert points.digest_of(tmp_path) == before
+    (tmp_path / "folder/two.py").write_text("y = 2.1")
+    assert points.digest_of(tmp_path) != before
+
+
+def a_prediction(progress=None):
+    return {"risk": ll.predict(ll.library.escaping_mediocrity(), ll.OverlapODE(d=100), [0.0, 0.1])}
+
+
+TINY = Entry(
+    "tiny",
+    "An entry",
+    "It is there.",
+    a_prediction,
+    lambda data: [Check("it is there", "risk" in data["risk"], "1 of 1")],
+    lambda data: ll.plot(data["risk"]),
+    seconds=1,
+)
+
+
+def test_files_of_an_entry_are_those_of_its_run_and_an_old_verdict_goes(tmp_path, monkeypatch):
+    for module in (points, running):
+        monkeypatch.setattr(module, "ENTRIES", {"tiny": TINY})
+    made = report(tmp_path / "report", names=["tiny"])
+    own = ll.run(TINY, tmp_path / "own")
+    there = tmp_path / "report" / "entries" / "tiny"
+    assert sorted(path.name for path in there.iterdir()) == ["figure.png", "risk.nc", "verdict.txt"]
+    assert made.outcomes["tiny"].figure == (there / "figure.png").read_bytes() != b""
+    assert ll.load(there / "risk.nc").drop_attrs().identical(own.data["risk"].drop_attrs())
+    assert (there / "verdict.txt").read_text().splitlines()[:8] == own.text.splitlines()[:8]
+    running._write_files(there, Outcome("tiny", "", reason="broke"))
+    assert not (there / "verdict.txt").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"a", b"12345678", b"123456789", b"ends in zeros\0\0\0"])
+def test_bytes_come_back_from_words(content):
+    assert points._parted(points._words(content).tobytes(), {"a": len(content)}) == {"a": content}
+
+
+def test_files_of_a_strangers_store_have_plain_names():
+    assert points._parted(b"abc", {"a.nc": 1, "b.png": 2}) == {"a.nc": b"a", "b.png": b"bc"}
+    for name in ("../a.nc", "/etc/a.nc", "x/a.nc", ".a", "..", ""):
+        with pytest.raises(ll.errors.ResultFileError, match="plain name"):
+            points._parted(b"a", {name: 1})
+
+
+def test_long_entries_begin_first():
+    def cost(name, quick):
+        return engine_cost(points.measured, ll.library.escaping_mediocrity(), {"point": named(name, quick)})
+
+    assert cost("plateau", False) == ENTRIES["plateau"].seconds > cost("plateau", True) > cost("sparse/parseval", True)
 
 
 def test_options_of_the_report_are_refused_for_one_entry():

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 import limitlab as ll
 from limitlab._setup import in_double
-from limitlab.numerics.machine import in_units, memory_here
+from limitlab.numerics.machine import cores, in_units, memory_here
 from limitlab.report.formulas import FORMULAS
 
 __all__ = ["Finding", "about", "examine"]
@@ -43,7 +43,6 @@ class Finding(NamedTuple):
 def about() -> dict[str, str]:
     """Versions, machine, devices, cache and threads, in words."""
     packages = ("jax", "jaxlib", "equinox", "diffrax", "numpy", "scipy", "xarray", "h5netcdf", "scikit-learn")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     blas = {f"{one['internal_api']} {one['num_threads']}" for one in threadpool_info()}
     return {
         "limitlab": ll.__version__,
@@ -52,7 +51,7 @@ def about() -> dict[str, str]:
         "devices": ", ".join(map(str, jax.devices())),
         "64-bit numbers": str(bool(getattr(jax.config, "jax_enable_x64", False))),
         "memory": in_units(memory_here()),
-        "processors": f"{cores} of {os.cpu_count()}",
+        "processors": f"{cores()} of {os.cpu_count()}",
         "threads": ", ".join(sorted(blas)) or "no BLAS found",
         "compiled programs": _cache(getattr(jax.config, "jax_compilation_cache_dir", None)),
     }

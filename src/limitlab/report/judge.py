@@ -7,10 +7,10 @@ from limitlab.gallery.entry import AT_FULL_SIZE, Check
 from limitlab.report.claims import VERDICTS, Asked, Claim
 from limitlab.report.points import Outcome
 
-__all__ = ["FAILS", "NOT_RUN", "STATES", "UNTESTABLE", "Row", "judged"]
+__all__ = ["FAILS", "NOT_RUN", "PARTLY", "STATES", "UNTESTABLE", "Row", "judged"]
 
-FAILS, NOT_RUN, UNTESTABLE = "CHECK FAILS", AT_FULL_SIZE, "not testable"
-STATES = (*VERDICTS, NOT_RUN, UNTESTABLE, FAILS)
+FAILS, PARTLY, NOT_RUN, UNTESTABLE = "CHECK FAILS", "stands as far as run", AT_FULL_SIZE, "not testable"
+STATES = (*VERDICTS, PARTLY, NOT_RUN, UNTESTABLE, FAILS)
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,6 @@ def judged(claim: Claim, outcomes: Mapping[str, Outcome]) -> Row:
         if not ran and not not_ran:
             missing.append(f"{asked.name} has no check that says {asked.words!r}")
     failed = bool(missing) or any(not check.ok for _, check in checks)
-    state = FAILS if failed else claim.verdict if checks else NOT_RUN
+    stands = PARTLY if left_out else claim.verdict
+    state = FAILS if failed else stands if checks else NOT_RUN
     return Row(claim, state, tuple(checks), tuple(left_out), tuple(missing))

@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from limitlab import __version__
 from limitlab.gallery.entry import AT_FULL_SIZE, Check
 from limitlab.numerics.machine import in_units
-from limitlab.report.claims import VERDICTS, Asked, Seed
-from limitlab.report.judge import FAILS, NOT_RUN, STATES, UNTESTABLE, Row
+from limitlab.report.claims import Asked, Seed
+from limitlab.report.judge import FAILS, STATES, Row
 from limitlab.report.points import Outcome
 from limitlab.sweep.job import versions
 
 __all__ = ["PAGE", "Made", "html_report"]
 
 PAGE = "report.html"
-CLASSES: dict[str, str] = dict(
-    zip((*VERDICTS, NOT_RUN, UNTESTABLE, FAILS), "holds corrected false idle idle fails".split(), strict=True)
-)
+CLASSES: dict[str, str] = dict(zip(STATES, "holds corrected false idle idle idle fails".split(), strict=True))
 STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
@@ -34,6 +32,7 @@ h2 { font-size: 1.3rem; margin: 2.2rem 0 0.5rem; border-bottom: 2px solid #222; 
 h3 { font-size: 1.05rem; margin: 0 0 0.3rem; }
 a { color: #0b5394; }
 .state { font-weight: 600; white-space: nowrap; }
+th .state { white-space: normal; }
 .holds { color: #00694d; } .corrected { color: #7a5200; } .false { color: #5b3a8c; } .idle { color: #666; }
 .fails { color: #fff; background: #b3261e; padding: 0 0.35em; }
 .failed { background: #fdeceb; }
@@ -129,6 +128,8 @@ def _summary(rows: Sequence[Row], outcomes: Mapping[str, Outcome], made: Made) -
     worked, took = (sum(getattr(one, name) for one in outcomes.values()) for name in ("processor_seconds", "seconds"))
     verdict = "All that was checked stands." if made.ok else f"{failed} claims fail." if failed else "Some checks fail."
     lines = [
+        "<p>Every formula, theorem and figure of the five documents that limitlab was made from, put to a check by "
+        "computing it.</p>",
         f'<p><span class="state {"holds" if made.ok else "fails"}">{verdict}</span> '
         f"{len(rows)} claims, {len(outcomes)} entries and formulas, {good} of {len(checks)} checks hold"
         + (f"; {left_out} checks {AT_FULL_SIZE}" if left_out else "")
@@ -139,6 +140,10 @@ def _summary(rows: Sequence[Row], outcomes: Mapping[str, Outcome], made: Made) -
     ]
     if made.part:
         lines.append("<p>This is a part of the report: only some entries and formulas were asked for.</p>")
+    if failed:
+        keys = (row.claim.key for row in rows if row.state == FAILS)
+        links = ", ".join(f'<a href="#claim-{key}">{key}</a>' for key in keys)
+        lines.append(f'<p class="failed">Claims whose checks fail: {links}.</p>')
     if broken:
         lines.append(f'<p class="failed">Did not run: {_esc(", ".join(broken))}.</p>')
     return "\n".join(lines)
@@ -146,13 +151,16 @@ def _summary(rows: Sequence[Row], outcomes: Mapping[str, Outcome], made: Made) -
 
 def _counts(seeds: Sequence[Seed], rows: Sequence[Row]) -> str:
     shown = [state for state in STATES if any(row.state == state for row in rows)]
-    heads = "".join(f"<th>{_esc(word)}</th>" for word in ("seed", "claims", *shown))
+    heads = "<th>seed</th><th>claims</th>" + "".join(f"<th>{_state(state)}</th>" for state in shown)
     body = ""
     for seed in seeds:
         counts = Counter(row.state for row in rows if row.claim.seed == seed.number)
         cells = "".join(f'<td class="number">{counts[state] or ""}</td>' for state in shown)
         name = f'<a href="#seed-{seed.number}">{seed.number}: {_esc(seed.title)}</a>'
         body += f'<tr><td>{name}</td><td class="number">{sum(counts.values())}</td>{cells}</tr>'
+    counts = Counter(row.state for row in rows)
+    cells = "".join(f'<th class="number">{counts[state]}</th>' for state in shown)
+    body += f'<tr><th>all</th><th class="number">{len(rows)}</th>{cells}</tr>'
     return f'<table class="plain"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
@@ -264,7 +272,7 @@ def _picture_style(one: Outcome) -> str:
     data = base64.b64encode(one.figure).decode()
     return (
         f".p-{_id(one.name)} {{ background-image: url(data:image/png;base64,{data}); "
-        f"aspect-ratio: {width} / {height}; width: {math.ceil(width / 2)}px; }}\n"
+        f"aspect-ratio: {width} / {height}; width: {math.ceil(width / 3)}px; }}\n"
     )
 
 

@@ -11,6 +11,7 @@ from limitlab import library
 from limitlab.errors import ResultFileError
 from limitlab.files import whole
 from limitlab.gallery import ENTRIES
+from limitlab.gallery.entry import VERDICT
 from limitlab.report.browser import print_pdf
 from limitlab.report.claims import Seed, read_claims
 from limitlab.report.formulas import FORMULAS
@@ -22,7 +23,7 @@ from limitlab.verbs import Watch, told, verb
 
 __all__ = ["Report", "report"]
 
-POINTS, PDF = "points", "report.pdf"
+POINTS, ENTRY_FILES, PDF = "points", "entries", "report.pdf"
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,13 @@ def report(
     """Run the gallery and the checks of formulas, and write ``report.html`` (and ``report.pdf``) into a folder.
 
     Every entry and formula is a point of a sweep, kept in ``points`` in the folder as soon as it is done: a report that
-    was killed goes on where it was. A point is computed again when its code has changed, or when it failed.
+    was killed goes on where it was. A point is computed again when its module or limitlab's version has changed, or
+    when it failed. ``entries/NAME`` receives figure, data and verdict of every entry, as ``limitlab run NAME`` does.
 
     Parameters
     ----------
     folder
-        Receives the page and the store of points.
+        Receives the page, the store of points, and the files of entries.
     quick
         Entries at their quick sizes, which the page states; checks that need the full ones are left out, and said
         to be.
@@ -92,6 +94,8 @@ def report(
     rows = tuple(judged(claim, outcomes) for claim in claims)
     broken = any(one.reason or not all(check.ok for check in one.checks) for one in outcomes.values())
     ok = not broken and not any(row.state == FAILS for row in rows)
+    for name, one in outcomes.items():
+        _write_files(folder / ENTRY_FILES / name, one)
     page = _write(folder, seeds, rows, outcomes, Made(quick, began, ok, names is not None))
     return Report(ok, page, print_pdf(page, folder / PDF), rows, outcomes)
 
@@ -114,6 +118,16 @@ def _computed(names: list[str], store: Path, quick: bool, workers: int | None) -
             name: outcome_of(name, sweep(measured, problem, {"point": [point]}, store=store))
             for name, point in points.items()
         }
+
+
+def _write_files(folder: Path, one: Outcome) -> None:
+    """Figure, data and verdict, the verdict last; of an entry that broke an old verdict goes."""
+    if one.reason:
+        (folder / VERDICT).unlink(missing_ok=True)
+    for name, content in sorted(one.files.items(), key=lambda item: item[0] == VERDICT):
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole(folder / name) as part:
+            part.write_bytes(content)
 
 
 def _write(

@@ -140,6 +140,24 @@ def risk_counts_noise_once() -> Measured:
     return Measured(risk, clean + DELTA / 2, 1e-10, clean + DELTA)
 
 
+@formula("a teacher of two units answers with their mean")
+def teacher_is_a_mean() -> Measured:
+    pair = ll.Problem(
+        teacher=ll.Committee(2, "square"),
+        channel=ll.GaussianNoise(DELTA),
+        student=ll.Committee(1, "square"),
+        loss=ll.SquareLoss(),
+        start=ll.OverlapStart(Q=OMEGA[2:, 2:], M=OMEGA[2:, :2], P=OMEGA[:2, :2]),
+        algorithm=ll.OnlineSGD(0.7),
+    )
+    risk = float(ll.predict(pair, ll.OverlapODE(), [0.0]).risk[0])
+
+    def noisy(units: int) -> float:
+        return _mean(lambda s, z: (s[2] ** 2 - (s[0] ** 2 + s[1] ** 2) / units) ** 2 / 2 + 0 * z, nodes=6) + DELTA / 2
+
+    return Measured(risk, noisy(2), 1e-10, noisy(1))
+
+
 @formula("m(t) of one unit solves dm/dt = m [4(1 - 6 gamma)(1 - m^2) - 2 gamma Delta]")
 def one_unit_ode() -> Measured:
     time, u0 = 0.6, 0.09

@@ -33,15 +33,29 @@ def gradient() -> Measured:
     return Measured(float(printed[0]), float(4 * ours[0]), 1e-10, float(ours[0]))
 
 
-@formula("the multiplier -w.G/d keeps the norm of the flow")
-def multiplier() -> Measured:
+def _on_sphere() -> tuple[np.ndarray, np.ndarray]:
+    """Weights of norm sqrt(d), d = 8, and the gradient there."""
     X, _, y = _data()
     w = np.random.default_rng(2).standard_normal(8)
     w *= np.sqrt(8) / np.linalg.norm(w)
     h = X @ w
-    G = X.T @ (h * (h**2 - y**2))
-    mu = w @ G / 8
-    return Measured(float(w @ (-G + mu * w)), 0.0, 1e-12, float(-w @ G))
+    return w, X.T @ (h * (h**2 - y**2))
+
+
+@formula("the flow -G + mu w with the multiplier mu = w.G/d keeps the norm")
+def multiplier() -> Measured:
+    w, G = _on_sphere()
+    return Measured(float(w @ (-G + (w @ G / 8) * w)), 0.0, 1e-12, float(-w @ G))
+
+
+@formula(
+    "a plain step eta along the flow with its multiplier makes |w|^2/d grow by eta^2 |flow|^2/d: it must be projected"
+)
+def plain_step() -> Measured:
+    w, G = _on_sphere()
+    flow = -G + (w @ G / 8) * w
+    new = w + ETA * flow
+    return Measured(float(new @ new / 8), float(1 + ETA**2 * (flow @ flow) / 8), 1e-12, 1.0)
 
 
 @formula("the labels of phase retrieval have E y^2 = 1 and lose the sign")
@@ -68,13 +82,16 @@ def wide_step() -> Measured:
     return Measured(float((new @ new.T / m)[0, 1]), turned(4 * rate / m), 1e-12, turned(4 * rate))
 
 
-@formula("the loss of the wide student is that of A = W W^T/m at A* = w* w*^T")
+@formula("the loss of the wide student is that of A = W W^T/m, and A* = w* w*^T fits all labels")
 def loss_of_a() -> Measured:
     X, w, y = _data()
-    A = np.outer(w, w)
-    fitted = float(np.sum((y**2 - np.einsum("ni,ij,nj->n", X, A, X)) ** 2))
-    off = float(np.sum((y**2 - np.einsum("ni,ij,nj->n", X, np.eye(8), X)) ** 2))
-    return Measured(fitted, 0.0, 1e-20, off)
+    W = np.random.default_rng(6).standard_normal((8, 12))
+
+    def loss(A: np.ndarray) -> float:
+        return float(np.sum((y**2 - np.einsum("ni,ij,nj->n", X, A, X)) ** 2))
+
+    of_units = float(np.sum((y**2 - np.mean((X @ W) ** 2, axis=1)) ** 2))
+    return Measured(of_units, loss(W @ W.T / 12) + loss(np.outer(w, w)), 1e-10 * of_units, loss(W @ W.T))
 
 
 @formula("weights N(0, 1) of m >= d units make A of full rank")
@@ -169,9 +186,9 @@ def response_kernel() -> Measured:
     return Measured(value, ALPHA * (24 - 12 * START**2), 1e-9, seeded)
 
 
-def _first_overlap(b: float) -> float:
+def _first_overlap(b: float, heat: float = 0.0) -> float:
     """m after one projected step, in closed form."""
-    norm = 1 - 4 * ETA * ALPHA * Q + ETA**2 * (12 * ALPHA * Q / b + 4 * ALPHA**2 * Q)
+    norm = 1 - 4 * ETA * ALPHA * Q + ETA**2 * (12 * ALPHA * Q / b + 4 * ALPHA**2 * Q) + 2 * heat * ETA
     return START / math.sqrt(norm)
 
 
@@ -192,3 +209,9 @@ def first_step() -> Measured:
 def first_step_of_half() -> Measured:
     m, tolerance = _solved(ll.PersistentSGD(learning_rate=ETA, batch_fraction=0.5, persistence_time=1.0))
     return Measured(m, _first_overlap(0.5), tolerance, _first_overlap(1.0))
+
+
+@formula("noise of covariance 2T delta adds 2T eta to the norm before the projection: nu has + T")
+def first_step_with_heat() -> Measured:
+    m, tolerance = _solved(ll.Langevin(ETA, temperature=1.0))
+    return Measured(m, _first_overlap(1.0, 1.0), tolerance, _first_overlap(1.0))

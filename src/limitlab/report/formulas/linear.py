@@ -173,15 +173,16 @@ def _message_passing(literal: bool, seed: int, d: int = 600, steps: int = 6) -> 
     F, w = rng.standard_normal((n, d)) / np.sqrt(d), rng.standard_normal(d)
     w *= np.sqrt(d) / np.linalg.norm(w)
     y = np.sign(F @ w)
-    a, v, g = np.zeros(d), 1.0, np.zeros(n)
+    squares, a, v, g = F**2, np.zeros(d), np.ones(d), np.zeros(n)
     for _ in range(steps):
-        omega = F @ a - v * g
-        t = y * omega / math.sqrt(v)
+        V = squares @ v
+        omega = F @ a - V * g
+        t = y * omega / np.sqrt(V)
         h = np.exp(-(t**2) / 2 - np.log(2 * np.pi) / 2 - log_ndtr(t))
-        g = y * h / math.sqrt(v)
-        A = max(float(n / d * np.mean(g * (g + omega / v))), 1e-10)
-        R = a + (A if literal else 1 / A) * (F.T @ g)
-        a, v = R * A / (A + 1), 1 / (A + 1)
+        g = y * h / np.sqrt(V)
+        Sigma = 1 / np.maximum(squares.T @ (g * (g + omega / V)), 1e-10)
+        R = a + (1 / Sigma if literal else Sigma) * (F.T @ g)
+        a, v = R / (1 + Sigma), Sigma / (1 + Sigma)
     return float(a @ w / d)
 
 
