@@ -1,5 +1,6 @@
 """Descent on a fixed data set at finite size: rules, losses, simulation, success."""
 
+import dataclasses
 import warnings
 
 import jax
@@ -33,8 +34,9 @@ from limitlab.states.request import second_times
         (lambda: ll.StochasticGD(0.01, 0.0), "batch_fraction must be"),
         (lambda: ll.StochasticGD(0.01, 1.5), "batch_fraction must be"),
         (lambda: ll.StochasticGD(0.01, 0.5, scale=2), "scale must be one of"),
-        (lambda: ll.PersistentSGD(0.01, 0.5, 0.001), "less than one step"),
-        (lambda: ll.PersistentSGD(0.1, 0.1, 0.2), "leave the batch within one step"),
+        (lambda: ll.PersistentSGD(0.01, 0.5, 0.0), "persistence_time must be"),
+        (lambda: descent(ll.PersistentSGD(0.01, 0.5, 0.001)), "less than one step"),
+        (lambda: descent(ll.PersistentSGD(0.1, 0.1, 0.2)), "leave the batch within one step"),
         (lambda: ll.Langevin(0.01, -1.0), "temperature must be"),
         (lambda: ll.GradientDescent(0.01, penalty=0.1), "spherical=True keeps fixed"),
         (lambda: ll.GradientDescent(0.01, spherical=False, penalty=-1.0), "penalty must be"),
@@ -58,6 +60,21 @@ def test_masks_have_the_stationary_law_and_the_correlation_of_the_sheet():
         both = b**2 + b * (1 - b) * (1 - eta / (b * tau)) ** lag
         for mean, value in ((b, jnp.mean(mask)), (both, jnp.mean(mask & first))):
             assert abs(float(value) - mean) < 4 * np.sqrt(mean * (1 - mean) / n)
+
+
+def test_a_persistence_time_is_long_or_short_beside_the_step_of_the_students_width():
+    """The step of m units is learning_rate/m: what one unit cannot have, two can."""
+    rule = ll.PersistentSGD(1.1, 0.4, 1.3, spherical=False)
+    parts = {"teacher": ll.Committee(2, "erf"), "sample_ratio": 2.0, "loss": ll.SquareLoss(), "algorithm": rule}
+    with pytest.raises(ll.errors.InputError, match=r"\(1 - b\) learning_rate/b = 1.65 .* got 1.3"):
+        ll.Problem(student=ll.Committee(1, "erf"), **parts)
+    two = ll.Problem(student=ll.Committee(2, "erf"), start=ll.InformedStart(0.3), **parts)
+    mask = rule.next_mask(jax.random.key(0), jnp.ones(200_000, bool), width=2)
+    stay = 1 - 0.6 * 0.55 / (0.4 * 1.3)
+    assert abs(float(jnp.mean(mask)) - stay) < 4 * np.sqrt(stay * (1 - stay) / 200_000)
+    assert np.all(np.isfinite(ll.simulate(two, d=20, times=[1.1], replicas=2).M.values))
+    with pytest.raises(ll.errors.InputError, match=r"at least learning_rate/m = 0.55.* got 0.5"):
+        dataclasses.replace(two, algorithm=dataclasses.replace(rule, persistence_time=0.5))
 
 
 def test_spec_tables_keep_the_new_fields():

@@ -235,13 +235,13 @@ def test_a_run_that_ends_in_a_burst_has_diverged_and_keeps_its_sign():
     p = ll.Problem(
         teacher=ll.SingleIndex(G), channel=ll.Modulus(), sample_ratio=1.5, start=ll.InformedStart(0.1), algorithm=rule
     )
-    run = run_gamp(p, 200, 16, 0, None)
+    run = run_gamp(p, 200, 64, 0, None)  # one run in forty does
     m, q, V, mse = (run[name].values for name in ("m", "q", "V", "mse"))
     bad, end = run["status"].values == "diverged", run["end_time"].values.astype(int)
     assert np.any(bad) and np.all(end[bad] < 30) and np.all(end[~bad] == 30)
-    size = (q + V)[end, np.arange(16)]
+    size = (q + V)[end, np.arange(64)]
     assert np.all(size < trajectories.SANE * 1.3)  # kept states are sound, 1.3 being room for the teacher's own |w|^2/d
-    for r in range(16):
+    for r in range(64):
         assert np.all(np.isfinite(m[: end[r] + 1, r])) and np.all(np.isnan(mse[end[r] + 1 :, r]))
         cosine = m[: end[r] + 1, r] / np.sqrt(q[: end[r] + 1, r])
         assert cosine[np.argmax(np.abs(cosine))] > 0

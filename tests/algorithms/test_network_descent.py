@@ -228,11 +228,11 @@ def drawn_at_random(count):
 CASES = dict(drawn_at_random(5))
 
 
-def scores(problem, slower=1.0):
+def scores(problem, slower=1.0, runs=RUNS):
     clock = float(problem.algorithm.learning_rate) / WIDTH
-    end = ll.simulate(problem, D, [STEPS * clock], replicas=RUNS, seed=2).isel(time=0)
+    end = ll.simulate(problem, D, [STEPS * clock], replicas=runs, seed=2).isel(time=0)
     assert set(end.status.values) == {"ok"}
-    plain = [loop(problem, seed, slower) for seed in range(100, 100 + 2 * RUNS)]
+    plain = [loop(problem, seed, slower) for seed in range(100, 100 + 2 * runs)]
     z = {}
     for name, ours in statistics(end).items():
         theirs = np.array([run[name] for run in plain])
@@ -247,7 +247,7 @@ def test_any_problem_agrees_with_a_plain_loop(name):
 
 
 def test_a_loop_without_the_factor_of_the_width_disagrees():
-    assert max(map(abs, scores(make(), slower=1 / WIDTH).values())) > 6
+    assert max(map(abs, scores(make(), slower=1 / WIDTH, runs=3 * RUNS).values())) > 6
 
 
 # --- what is reported ----------------------------------------------------------------------------------------
@@ -307,3 +307,13 @@ def test_what_cannot_be_run_is_refused_in_words():
     ):
         with pytest.raises(ll.errors.InputError, match=words):
             ll.simulate(make(**changes), D, [0.1])
+
+
+def test_a_start_that_does_not_fit_into_the_dimensions_is_refused():
+    pair = ll.Committee(2, "erf")
+    start = ll.OverlapStart(Q=np.eye(2), M=0.3 * np.eye(2), P=np.eye(2))
+    parts = {"teacher": pair, "student": pair, "loss": ll.SquareLoss(), "start": start, "sample_ratio": 2.0}
+    problem = ll.Problem(**parts, algorithm=ll.GradientDescent(0.1, spherical=False))
+    with pytest.raises(ll.errors.InputError, match="at least 4, the number of independent directions"):
+        ll.simulate(problem, d=3, times=[0.0, 0.1])
+    assert ll.simulate(problem, d=4, times=[0.0]).M.values[0, 0] == pytest.approx(0.3 * np.eye(2), abs=1e-12)

@@ -4,8 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import k0, k0e, k1e, ndtr
 
 import limitlab as ll
+from limitlab.analysis.multi import moments
+from limitlab.analysis.multi.thresholds import BINS, _staircase, _tidy
 from limitlab.analysis.multi.wide import wide_majority
 from limitlab.errors import InputError
 
@@ -74,6 +78,62 @@ def test_bins_converge_to_the_closed_form_of_squares_and_of_products():
     assert of("z1*z2 + 0.0000001*z1^2", 2).easy["z1"] == pytest.approx(0.593751, rel=2e-4)
 
 
+def _modulus_of_a_product():
+    """1/E[G^2] of y = |z1 z2|, with density (2/pi) K_0(y) and G = y K_1/K_0 - 1 for either field, by quadrature."""
+
+    def integrand(y):
+        return (y * k1e(y) / k0e(y) - 1) ** 2 * k0(y) * 2 / np.pi
+
+    return 1 / sum(quad(integrand, a, b, epsabs=1e-13, limit=500)[0] for a, b in ((0, 1e-4), (1e-4, 1), (1, 60)))
+
+
+def _disc(radius):
+    """1/F of y = sign(z1^2 + z2^2 - r^2): E[z1^2 - 1, inside] = -u exp(-u), u = r^2/2; the law of u is exp(-u)."""
+    u = radius**2 / 2
+    inside = 1 - np.exp(-u)
+    return inside * (1 - inside) / (u * np.exp(-u)) ** 2
+
+
+def _slab(edge):
+    """1/F of one field, y = sign(|z| - edge): E[z^2 - 1, inside] = -2 edge phi(edge)."""
+    inside = 2 * ndtr(edge) - 1
+    return inside * (1 - inside) / (2 * edge * np.exp(-(edge**2) / 2) / np.sqrt(2 * np.pi)) ** 2
+
+
+KNOWN = {  # a link, its width, its first ratio by other means
+    "modulus of a product": ("abs(z1*z2)", 2, _modulus_of_a_product()),
+    "its square": ("z1^2*z2^2", 2, _modulus_of_a_product()),
+    "product": ("z1*z2 + 0.0000001*z1^2", 2, 0.593751),
+    "squares": ("z1^2 + z2^2 + 0.0000001*z1*z2", 2, 1.0),
+    "disc": ("sign(z1^2 + z2^2 - 1)", 2, _disc(1.0)),
+    "larger disc": ("sign(z1^2 + z2^2 - 3)", 2, _disc(np.sqrt(3))),
+    "slab": ("sign(abs(z1) - 0.7)", 1, _slab(0.7)),
+    "modulus": ("abs(z1)", 1, 0.5),
+}
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_the_stated_accuracy_covers_the_truth(case):
+    link, width, truth = KNOWN[case]
+    found = of(link, width)
+    gap = abs(found.stages[0].alpha / truth - 1)
+    assert gap <= found.accuracy
+    assert found.accuracy < 2e-3
+
+
+def test_nodes_that_miss_the_axes_are_seen_in_the_accuracy(monkeypatch):
+    """The control: even nodes, too few of them, miss most labels near 0 of |z1 z2|; bins alone do not show it."""
+    monkeypatch.setattr(moments, "GRADED", 1e-3)
+    monkeypatch.setattr(moments, "PLANE", 600)
+    found = of("abs(z1*z2)", 2)
+    gap = abs(found.stages[0].alpha / _modulus_of_a_product() - 1)
+    link = ll.MultiIndex(2, "abs(z1*z2)").link
+    few, many = (_staircase(link, 2, 0.0, bins)[0].alpha for bins in BINS[2])
+    assert gap > 1e-3
+    assert gap > abs(few - many) / (3 * many)  # what was stated once
+    assert gap <= found.accuracy
+
+
 def test_the_grand_staircase():
     found = of("z1^2 + sign(z1*z2*z3)", 3)
     assert [stage.names for stage in found.stages] == [("z1",), ("z2", "z3")]
@@ -81,6 +141,24 @@ def test_the_grand_staircase():
     assert found.easy["z2"] == pytest.approx(np.pi**2 / 4, abs=5e-5)
     assert found.stages[1].given == ("z1",)
     assert "z2, z3: above 2.467" in str(found)
+
+
+def test_directions_are_rounded_as_well_as_they_are_known():
+    rough = np.array([[-0.70706, 0.70715, -3.2e-5]])
+    rough /= np.linalg.norm(rough)
+    assert _tidy(rough, 2e-3) == pytest.approx(np.array([[1.0, -1.0, 0.0]]) / np.sqrt(2), abs=1e-12)
+    assert _tidy(rough)[0, 2] != 0  # known to 1e-6: nothing is rounded away
+    unequal = np.array([[0.6, 0.8, 0.0]])
+    assert _tidy(unequal, 2e-3) == pytest.approx(unequal)
+    axes = _tidy(np.array([[1.0, 4e-5, 0.0], [0.0, 0.0, -1.0]]) / 1.0, 2e-3)
+    assert axes == pytest.approx(np.eye(3)[[0, 2]])
+
+
+@pytest.mark.slow
+def test_directions_that_random_nodes_found_have_clean_names():
+    found = of("z1*z2 + abs(z3)", 3)
+    assert sorted(name for stage in found.stages for name in stage.names) == ["z1 + z2", "z1 - z2", "z3"]
+    assert set(found.easy) == {"z1 + z2", "z1 - z2", "z3"}
 
 
 def test_hard_easy_and_trivial_directions_are_told_apart():
@@ -93,10 +171,23 @@ def test_hard_easy_and_trivial_directions_are_told_apart():
     assert mixed.easy == pytest.approx({"z2": np.pi**2 / 4, "z3": np.pi**2 / 4}, rel=1e-6)
 
 
+@pytest.mark.parametrize("D", [0.05, 0.1, 0.2, 0.5, 2.0])
+def test_noise_on_a_parity_has_a_closed_form(D):
+    """The posterior mean of the sign is tanh(y/D), so alpha = (pi^2/4)/E tanh^2: steep beside the noise if D is small.
+
+    A grid of labels of 0.6 standard deviations is wrong by 1e-4 there.
+    """
+    x = np.linspace(-12, 12, 200_001)
+    told = np.mean(np.tanh((1 + np.sqrt(D) * x) / D) ** 2 * np.exp(-x * x / 2)) * 24 / np.sqrt(2 * np.pi)
+    found = of("parity", 2, ll.GaussianNoise(D)).stages[0].alpha
+    assert found == pytest.approx(np.pi**2 / 4 / told * (200_000 / 200_001), rel=2e-7)
+
+
 def test_noise_makes_learning_later_and_problems_are_taken_whole():
     clean, noisy = (of("sign(z1*z2)", 2, channel).easy["z1"] for channel in (None, ll.GaussianNoise(0.5)))
     assert noisy > clean * 1.2
     problem = ll.Problem(teacher=ll.MultiIndex(2, "and"), sample_ratio=3.0)
+    assert ll.thresholds(problem).stages[1].names == ("z1 - z2",)
     assert ll.thresholds(problem).specialisation == pytest.approx(4.22698, abs=1e-5)
 
 

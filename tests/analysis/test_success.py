@@ -48,9 +48,9 @@ def test_many_runs_in_one_call_are_those_of_simulate(problem):
         here = many.isel(sample_ratio=i)
         for name in ("success_rate", "success_rate_low", "success_rate_high", "median_time", "t_max", "runs"):
             assert float(here[name]) == pytest.approx(float(alone[name])), name
-        shares = [float(here[name]) for name in ("success_rate", "stuck", "unfinished", "diverged")]
+        shares = [float(here[name]) for name in ("success_rate", "stuck", "wrong", "unfinished", "diverged")]
         assert sum(shares) == pytest.approx(1)
-        for name in ("stuck", "unfinished"):
+        for name in ("stuck", "wrong", "unfinished"):
             assert float(here[name]) == pytest.approx(float(alone[name])), name
     assert many.attrs["success_means"] == one.attrs["success_means"]
 
@@ -87,11 +87,12 @@ def told(error, loss):
 def test_failures_are_told_apart_by_loss_and_error():
     rate = ll.success_rate(
         told(
-            error=[[2.0, 0.5, 0.001], [2.0, 2.01, 2.0], [2.0, 0.06, 0.05], [2.0, 1.5, 1.0]],
-            loss=[[1.0, 0.1, 1e-5], [1.0, 2e-2, 2e-2], [1.0, 1e-5, 1e-6], [1.0, 0.5, 0.3]],
+            error=[[2.0, 0.5, 0.001], [2.0, 2.01, 2.0], [2.0, 0.06, 0.05], [2.0, 1.5, 1.0], [2.0, 0.73, 0.73]],
+            loss=[[1.0, 0.1, 1e-5], [1.0, 2e-2, 2e-2], [1.0, 1e-5, 1e-6], [1.0, 0.5, 0.3], [1.0, 1e-9, 1e-30]],
         )
     )
-    assert (float(rate.success_rate), float(rate.stuck), float(rate.unfinished)) == (0.25, 0.25, 0.5)
+    assert (float(rate.success_rate), float(rate.stuck), float(rate.unfinished)) == (0.2, 0.2, 0.4)
+    assert float(rate.wrong) == 0.2  # it fits its data exactly: no time will help
     assert float(rate.t_max) == 100 and float(rate.median_time) == 100
 
 
@@ -120,3 +121,10 @@ def test_problems_without_an_error_are_refused_in_words():
             ll.success_rate(dataclasses.replace(squares(2), **changes), d=8, t_max=1.0)
     with pytest.raises(ll.errors.InputError, match="beside a Problem"):
         ll.success_rate(told([[1.0, 1.0, 1.0]], [[1.0, 1.0, 1.0]]), d=8)
+
+
+def test_below_two_samples_per_weight_wide_students_fit_their_data_by_something_else():
+    """A second matrix A >= 0 explains the labels: the loss vanishes, the error stands still."""
+    problem = dataclasses.replace(squares(8, ll.GradientDescent(0.32, spherical=False)), sample_ratio=1.5)
+    rate = ll.success_rate(problem, d=12, t_max=400.0, runs=8, every=500)
+    assert float(rate.success_rate) == 0 and float(rate.wrong) > float(rate.unfinished)

@@ -169,4 +169,7 @@ def test_type_checkers_and_references_come_with_the_package():
     assert (package / "py.typed").exists()
     assert (package / "references.bib").exists()
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    pages = wheel.pop("force-include")
     assert wheel == {"packages": ["src/limitlab"]}  # whole folders: nothing is left out
+    assert all((ROOT / page).exists() and page.startswith("docs/") for page in pages)  # what the explorer shows
+    assert set(pages.values()) == {f"limitlab/explorer/{page}" for page in pages}

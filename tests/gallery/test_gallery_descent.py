@@ -21,7 +21,7 @@ from limitlab.gallery.descent import (
     second_unit,
     wide_descent,
 )
-from limitlab.gallery.descent.success_curves import chance, fit_step, part_of, success_curve
+from limitlab.gallery.descent.success_curves import Step, chance, fit_step, part_of, success_curve, trend
 from limitlab.results.schema import dataset
 
 # GD, eta = 0.02, t up to 50, measured by independent code (100, 60, 30 runs); NaN where it was not run.
@@ -103,35 +103,56 @@ def made_up_path(one, times, speed, runs, noise, seed):
 
 def made_up_paths():
     data = {}
-    for seed, (end, start) in enumerate(persistent_sgd.STARTS.items()):
-        for rule, speed in {"gd": 2.0, "sgd": 2.0, "psgd": 1.0}.items():
-            one, times = persistent_sgd.problem(rule, start), persistent_sgd.TIMES
-            data[f"{rule}_{end}"] = made_up_path(one, times, speed, 12, 0.01, 2 * seed)
-            data[f"{rule}_{end}_dmft"] = made_up_path(one, times, speed, 8, 0.003, 2 * seed + 1)
+    for rule, speed in {"gd": 2.0, "sgd": 2.0, "psgd": 1.0}.items():
+        one, times = persistent_sgd.problem(rule), persistent_sgd.TIMES
+        data[rule] = made_up_path(one, times, speed, 12, 0.01, 0)
+        data[f"{rule}_dmft"] = made_up_path(one, times, speed, 8, 0.003, 1)
     return data | made_up_late()
 
 
 def made_up_late():
     """Persistent SGD is slower and goes farther."""
-    data, t = {}, persistent_sgd.LATE_TIMES[:, None]
+    data = {}
     for rule, (speed, end, found) in {"gd": (1, 0.6, 0), "sgd": (1, 0.6, 0), "psgd": (0.1, 0.9, 0.8)}.items():
         one = persistent_sgd.problem(rule, persistent_sgd.LATE_START, persistent_sgd.LATE_ETA)
-        for d, runs in persistent_sgd.LATE_RUNS.items():
-            noise = np.random.default_rng(len(data)).normal(size=runs)
-            m, success = 0.2 + (end - 0.2 + 0.05 * noise) * (1 - np.exp(-speed * t)), flags(found, runs)
+
+        def made(runs, noise, times, one=one, speed=speed, end=end, found=found, d=None):
+            t = times[:, None]
+            rng = np.random.default_rng([len(data), runs])
+            m = 0.2 + (end - 0.2 + noise * rng.normal(size=runs)) * (1 - np.exp(-speed * t))
+            C = np.exp(-0.05 * np.abs(t[:, :, None] - times)) + noise * rng.normal(size=(runs, 1)) * (
+                t[:, :, None] - times
+            )
+            success = flags(found, runs)
             values = {"m": (("time", "replica"), m), "success": ("replica", success)}
+            values |= {"train_loss": (("time", "replica"), 1 - m**2 / 2), "C": (("time", "replica", "time_2"), C)}
             values["success_time"] = ("replica", np.where(success, 30.0, np.inf))
-            coords = {"time": t[:, 0]}
-            data[f"{rule}_d{d}"] = dataset(one, values, coords, method="made up", attrs={"d": d})
+            attrs = {"bytes_needed": 10**8, "trajectories": 2048} | ({} if d is None else {"d": d})
+            return dataset(one, values, {"time": times, "time_2": times}, method="made up", attrs=attrs)
+
+        times = persistent_sgd.LATE_TIMES
+        for d, runs in persistent_sgd.LATE_RUNS.items():
+            data[f"{rule}_d{d}"] = made(runs, 0.05, times, d=d)
+        if rule in persistent_sgd.FOLLOWED:
+            data[f"{rule}_late_dmft"] = made(6, 0.01, times[times <= persistent_sgd.LATE_END])
     return data
 
 
 def made_up_atlas():
-    shares = {"wide": (0, 0.25, 0.5, 1), "psgd": (0.1, 0.4, 0.9, 1), "gd": (0, 0.25, 0.5, 0.7, 0.9)}
-    data = {
-        name: counted(atlas.problem(name), method.ratios, shares[name], method.runs)
-        for name, method in atlas.METHODS.items()
-    }
+    """Steps whose half-way points rise by a tenth of that at d = 64 with every doubling of d."""
+    data = {}
+    for name, first in {"wide": 2.35, "psgd": 3.0, "gd": 4.1}.items():
+        for d, size in atlas.METHODS[name].sizes.items():
+            middle = first * (1 + 0.1 * np.log2(d / 64))
+            share = 1 / (1 + (middle / np.array(size.ratios)) ** (20.0 if name == "wide" else 6.0))
+            found = np.round(share * size.runs) / size.runs
+            if name == "wide":
+                data[f"{name}_{d}"] = counted(atlas.problem(name, d=d), size.ratios, found, size.runs)
+            else:
+                kinds = [(one, 1 - one) for one in found]
+                data[f"{name}_{d}"] = shares(
+                    atlas.problem(name), kinds, "sample_ratio", list(size.ratios), d, atlas.T_MAX, size.runs
+                )
     limits = {"threshold": ("kind", [1.0, 1.1284714])}
     return data | {"limits": dataset(atlas.problem(), limits, {"kind": ["bayes", "amp"]}, method="made up")}
 
@@ -198,6 +219,7 @@ def shares(one, kinds, at, ratios=None, d=64, t_max=100.0, runs=40):
         "success_rate_low": low,
         "success_rate_high": high,
         "stuck": stuck,
+        "wrong": 0 * share,
         "unfinished": 1 - share - stuck,
         "diverged": 0 * share,
         "median_time": np.where(share > 0, 20.0, np.inf),
@@ -347,12 +369,14 @@ WRONG = {
         (lambda data: changed(data, "certificate", residual=lucky), "control: a certificate"),
     ],
     "persistent-sgd": [
-        (lambda data: grafted(data, "gd_5_dmft", "psgd_5_dmft"), "GD, start 0.5:"),
-        (lambda data: grafted(data, "sgd_2_dmft", "psgd_2_dmft"), "SGD, half the samples, start 0.2:"),
-        (lambda data: grafted(data, "psgd_5_dmft", "gd_5_dmft"), "τ = 1, start 0.5:"),
-        (lambda data: changed(data, "psgd_2_dmft", C=lambda C: 0.8 * C), "τ = 1, start 0.2:"),
-        (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "control: the theory of SGD"),
-        (lambda data: grafted(data, "sgd_5_dmft", "psgd_5_dmft"), "SGD moves as GD does"),
+        (lambda data: grafted(data, "gd_dmft", "psgd_dmft"), "GD, start 0.5, d = 1000"),
+        (lambda data: grafted(data, "sgd_dmft", "psgd_dmft"), "SGD, half the samples, start 0.5, d = 1000"),
+        (lambda data: changed(data, "psgd_dmft", C=lambda C: 0.8 * C), "τ = 1, start 0.5, d = 1000"),
+        (lambda data: grafted(data, "sgd_dmft", "psgd_dmft"), "control: the theory of SGD"),
+        (lambda data: grafted(data, "sgd_dmft", "psgd_dmft"), "SGD moves as GD does"),
+        (lambda data: grafted(data, "gd_late_dmft", "psgd_late_dmft"), "GD, start 0.2, d = 500, up to t = 20"),
+        (lambda data: changed(data, "psgd_late_dmft", C=lambda C: 0.7 * C), "τ = 1, start 0.2, d = 500, up to"),
+        (lambda data: grafted(data, "psgd_late_dmft", "gd_late_dmft"), "in the theory too persistent SGD is behind GD"),
         (lambda data: changed(data, "psgd_d250", m=lambda m: m - 0.3), "behind GD at t = 1 and ahead"),
         (lambda data: changed(data, "psgd_d250", m=lambda m: m + 0.4), "behind SGD at t = 1 and ahead"),
         (lambda data: changed(data, "psgd_d250", success=unlucky), "than of GD have found"),
@@ -370,17 +394,34 @@ WRONG = {
     ],
     "atlas": [
         (lambda data: changed(data, "limits", threshold=lambda x: 1.01 * x), "possible from 1"),
-        (lambda data: changed(data, "wide", success=lucky), "inside the ratios"),
+        (lambda data: changed(data, "wide_64", success=lucky), "inside the ratios"),
         (
-            lambda data: {**data, "wide": data["wide"].assign_coords(sample_ratio=data["wide"].sample_ratio / 3)},
+            lambda data: {
+                **data,
+                "wide_32": data["wide_32"].assign_coords(sample_ratio=data["wide_32"].sample_ratio / 3),
+            },
             "need more than message passing",
         ),
-        (lambda data: changed(data, "gd", success=lucky), "one unit by gradient descent"),
-        (lambda data: changed(data, "psgd", success=unlucky), "persistent SGD succeeds more often"),
-        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "rise as a logistic step"),
-        (lambda data: changed(data, "gd", success=lambda values: values[::-1]), "control: with the counts"),
+        (lambda data: changed(data, "gd_64", success_rate=lucky), "one unit by gradient descent needs more"),
+        (lambda data: changed(data, "psgd_64", success_rate_low=unlucky), "persistent SGD succeeds more often"),
+        (lambda data: changed(data, "gd_64", success_rate=lambda values: values[::-1]), "rise as a logistic step"),
+        (lambda data: changed(data, "gd_64", success_rate=lambda values: values[::-1]), "control: with the counts"),
+        (lambda data: {**data, "wide_16": data["wide_64"], "wide_64": data["wide_16"]}, "a wide network needs rises"),
+        (
+            lambda data: {**data, "wide_16": data["wide_64"], "wide_64": data["wide_16"]},
+            "control: with the dimensions in the opposite order",
+        ),
+        (
+            lambda data: {**data, **{f"gd_{d}": sure_step(data["gd_256"]) for d in (64, 128, 256)}},
+            "where a number heads",
+        ),
     ],
 }
+
+
+def sure_step(curve):
+    """The same step, known a hundred times better."""
+    return curve.assign(runs=10_000 * curve.runs)
 
 
 def check_entry(name, data):
@@ -417,6 +458,19 @@ def test_the_interval_of_the_half_way_point_covers_the_truth():
     assert exact.width == pytest.approx(0.2, rel=0.1)
     assert exact.fits > 0.9
     assert fit_step(counted(atlas.problem(), ratios, truth[[1, 0, 3, 2, 5, 4, 6]], runs)).fits < 1e-3
+
+
+def test_a_trend_finds_the_line_through_half_way_points_and_says_when_there_is_none():
+    points = {
+        d: Step(2 + 0.5 * np.log2(d), 2 + 0.5 * np.log2(d) - 0.196, 2 + 0.5 * np.log2(d) + 0.196, 0.2, 1.0)
+        for d in (64, 128, 256, 512)
+    }
+    rise = trend(points, np.log2, 2.0**14)
+    assert (rise.at, rise.slope, rise.fits) == (pytest.approx(9.0), pytest.approx(0.5), pytest.approx(1.0))
+    assert rise.slope_error == pytest.approx(0.1 / np.sqrt(5))  # sum of (log2 d - 7.5)^2 = 5
+    assert rise.error == pytest.approx(0.1 * np.sqrt(1 / 4 + 6.5**2 / 5))
+    assert trend(points, lambda d: 1 / d, 1e4).fits == pytest.approx(np.exp(-5))  # chi^2 = 10 with two degrees
+    assert trend({d: points[d] for d in (64, 128)}, np.log2, 1e4).fits == 1
 
 
 def test_a_jump_between_two_ratios_is_known_no_better_than_their_gap():

@@ -278,6 +278,24 @@ def test_noise_is_added_to_the_side_that_the_coin_chose():
     assert zero[0] @ (law_of(ZERO, 2, 0.2).labels.weight * law_of(ZERO, 2, 0.2).labels.y ** 2) < second[1] - 0.3
 
 
+@pytest.mark.parametrize("words", ["parity", COIN, ZERO, "2*sign(z1) + sign(z2)"], ids=str)
+@pytest.mark.parametrize("variance", [0.02, 0.1, 0.2])
+def test_a_finer_grid_of_noisy_labels_tells_the_same(words, variance):
+    """Where two values are blurred a label changes its meaning over a length variance/gap, much less than the noise."""
+    law = law_of(words, 2, variance)
+    y = law.labels.y
+
+    def with_labels(count):
+        at = np.linspace(y[0], y[-1], count)
+        labels = law.labels._replace(y=at, weight=np.full(count, at[1] - at[0]))
+        return law._replace(labels=labels, patterns=labels.likelihood(law.link.on_host(SIGNS[2])).T)
+
+    gg, finer, coarse = (information(with_labels(count), M0).gg for count in (len(y), 5 * len(y), len(y) // 3))
+    assert np.max(np.abs(gg - finer)) < 3e-7
+    if variance == 0.2 and words == "parity":  # 0.75 standard deviations: what it was
+        assert np.max(np.abs(coarse - finer)) > 1e-5
+
+
 def test_wide_committees_behind_a_channel():
     """Tables and matrices agree at K = 3, and flips make everything later."""
     seen = seen_through(SignSum(), ll.Logistic(), 3)
@@ -311,6 +329,25 @@ def test_weights_of_signs_keep_the_entropy_of_what_is_left_to_chance():
     assert not law_of("z1*z2", 2, ll.Logistic()).sharp
 
 
+@pytest.mark.parametrize(
+    ("words", "width", "channel", "error", "mse"),
+    [
+        ("parity", 2, ll.GaussianNoise(), 0.0, 0.0),
+        ("parity", 2, ll.Sign(flip=0.05), 0.05, 1 - 0.9**2),
+        (COIN, 2, ll.GaussianNoise(), 0.25, 0.5),
+        ("sign(z1)", 1, ll.GaussianNoise(), 0.0, 0.0),
+    ],
+)
+def test_weights_of_signs_that_are_all_known_leave_chance_alone(words, width, channel, error, mse):
+    """Perfect recovery: the error of the best guess is what labels leave to chance."""
+    ties = {"ties": words.ties, "link": "majority"} if words is COIN else {"link": words}
+    teacher = ll.MultiIndex(width, prior=ll.RademacherPrior(), **ties)
+    best = ll.predict(ll.Problem(teacher=teacher, channel=channel, sample_ratio=6.0), ll.BayesOptimal())
+    assert best.M.values == pytest.approx(np.eye(width))
+    assert float(best.generalisation_error) == pytest.approx(error, abs=1e-9)
+    assert float(best.label_mse) == pytest.approx(mse, abs=1e-9)
+
+
 def test_state_evolution_from_a_matrix():
     start = ll.InformedStart([[0.3, 0.2], [0.2, 0.25]])
     teacher = ll.MultiIndex(2, "majority", ties="zero")
@@ -325,6 +362,29 @@ def test_state_evolution_from_a_matrix():
     assert fades.M.values[3] == pytest.approx(0.1180 * np.eye(2), abs=1e-4)
     dull = ll.predict(problem(teacher, 1.5), ll.StateEvolution(iterations=3)).M.values[3]
     assert dull == pytest.approx(np.full((2, 2), 0.3030), abs=1e-4)
+
+
+def test_wide_committees_start_where_they_are_told_or_say_no():
+    wide = ll.MultiIndex(4, "sign_sum")
+    alike = problem(wide, 2.0, start=ll.InformedStart(np.full((4, 4), 0.15)))
+    path = ll.predict(alike, ll.StateEvolution(iterations=3))
+    assert path.M.values[0] == pytest.approx(np.full((4, 4), 0.15))
+    zero = ll.predict(problem(wide, 2.0), ll.StateEvolution(iterations=3))
+    assert zero.M.values[0, 0, 0] == 0 < zero.M.values[1, 0, 0] < path.M.values[1, 0, 0]  # the map is monotone
+    assert path.M_fixed.values == pytest.approx(zero.M_fixed.values)
+    for start in (ll.InformedStart(0.3 * np.eye(4)), ll.InformedStart(np.diag([0.3, 0.2, 0.0, 0.0]))):
+        with pytest.raises(LimitUndefinedError, match="committee ansatz"):
+            ll.predict(problem(wide, 2.0, start=start), ll.StateEvolution(iterations=3))
+    for share in ("informed", "weak", 0.3):
+        with pytest.raises(LimitUndefinedError, match="alike units"):
+            ll.predict(problem(wide, 2.0), ll.StateEvolution(share, iterations=3))
+
+
+@pytest.mark.parametrize("overlap", [1.0, [[1.0, 0.0], [0.0, 0.3]], [[0.5, 0.5], [0.5, 0.5]], 0.999])
+def test_a_start_that_knows_nearly_all_is_refused_in_words(overlap):
+    known = problem(ll.MultiIndex(2, "parity"), 2.0, start=ll.InformedStart(overlap))
+    with pytest.raises(LimitUndefinedError, match=r"eigenvalues up to 0\.99"):
+        ll.predict(known, ll.StateEvolution(iterations=2))
 
 
 def test_wide_committees_have_alike_units_and_say_so():

@@ -306,6 +306,43 @@ SQUARE = {
         ),
         12,
     ),
+    "erf, m = 3, sphere, SGD": (
+        committee(
+            ll.Committee(3, "erf"),
+            ll.OverlapStart(Q=np.eye(3), M=[[0.35, 0.0], [0.1, 0.25], [-0.1, 0.3]], P=TWO),
+            2.3,
+            ll.StochasticGD(0.6, 0.4),
+        ),
+        25,
+    ),
+    "squares, m = 3, K = 2, sphere, GD": (
+        committee(
+            ll.Committee(3, "square"),
+            ll.OverlapStart(Q=np.eye(3), M=[[0.45, 0.0], [0.1, 0.35], [0.2, -0.2]], P=TWO),
+            3.3,
+            ll.GradientDescent(0.03),
+            ll.MultiIndex(2, "squares"),
+        ),
+        30,
+    ),
+    "relu, m = 2, SGD": (
+        committee(
+            ll.Committee(2, "relu"),
+            ll.OverlapStart(Q=[[1.0, 0.2], [0.2, 0.9]], M=[[0.3, 0.1], [0.0, 0.2]], P=TWO),
+            2.6,
+            ll.StochasticGD(0.15, 0.6, spherical=False),
+        ),
+        15,
+    ),
+    "relu, m = 3, sphere, p-SGD": (
+        committee(
+            ll.Committee(3, "relu"),
+            ll.OverlapStart(Q=np.eye(3), M=[[0.3, 0.1], [0.0, 0.4], [0.2, -0.1]], P=TWO),
+            3.4,
+            ll.PersistentSGD(0.2, 0.5, 1.5),
+        ),
+        15,
+    ),
 }
 
 

@@ -18,6 +18,7 @@ from limitlab.algorithms.one_pass.base import begin
 from limitlab.algorithms.one_pass.layerwise_sgd import ridge_second_layer
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.numerics.keys import Stream, stream
+from limitlab.numerics.random import normal
 from limitlab.problems.sparse.representable import RepresentationWarning
 from limitlab.states import fourier as measure
 from networks import cube_network, every_input, every_step
@@ -55,7 +56,7 @@ def draws(key, steps, batch, d):
 
     def one(n):
         key_x, key_y = jax.random.split(jax.random.fold_in(key, n))
-        return ll.Hypercube().draw(key_x, batch, d), jax.random.normal(key_y, (batch,))
+        return ll.Hypercube().draw(key_x, batch, d), normal(key_y, (batch,))
 
     return jax.vmap(one)(steps)
 

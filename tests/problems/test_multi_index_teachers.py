@@ -84,6 +84,8 @@ def test_parity_of_the_output():
         ({"width": 2, "link": lambda z: z[0]}, "ignores z2"),
         ({"width": 2, "link": lambda z: 0 * z[0]}, "must not be constant"),
         ({"width": 2, "link": lambda z: z}, "gives shape"),
+        ({"width": 2, "link": lambda z: z[0] * z[2]}, "Count from 0"),
+        ({"width": 2, "link": lambda z: 1j * z[0] * z[1]}, "gives a complex one"),
         ({"width": 2, "link": lambda z: 1 / (z[0] > z[1])}, "finite"),
         ({"width": 2, "link": "majorty"}, "Did you mean 'majority'"),
         ({"width": 2, "link": 3}, "must be one of"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["success_rate", "wilson"]
 
-FITTED = 1e-3  # of the loss at the start: a failure below it fits its data, and only needs more time
+FITTED = 1e-3  # of the loss at the start: a failure below it fits its data
 FALLING = 0.9  # of the error at half of the time: a failure below it is still on its way
 
 
@@ -38,9 +38,9 @@ def success_rate(
 
     .. math:: \frac{\hat p + z^2/2n \pm z\sqrt{\hat p(1 - \hat p)/n + z^2/4n^2}}{1 + z^2/n}
 
-    A share means nothing without the time that runs were given: ``t_max`` stands beside it. A failure is "stuck" if its
-    training loss is above 0.001 of that at the start and its error did not fall by a tenth since t_max/2; else it is
-    "unfinished": it fits its data, or its error still falls.
+    A share means nothing without the time that runs were given: ``t_max`` stands beside it. A failure is "unfinished"
+    if its error fell by a tenth since t_max/2: more time may help. Else it is "stuck" if its training loss is above
+    0.001 of that at the start, and "wrong" if not: it fits its data, by something else than the teacher.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def success_rate(
     -------
     xarray.Dataset
         ``success_rate``, ``success_rate_low``, ``success_rate_high`` and ``runs``; diverged runs count as failures.
-        ``median_time`` of the runs that succeeded, infinite if none did, and ``t_max``. ``stuck``, ``unfinished`` and
-        ``diverged``, the shares of runs that ended so, where loss and error are known.
+        ``median_time`` of the runs that succeeded, infinite if none did, and ``t_max``. ``stuck``, ``wrong``,
+        ``unfinished`` and ``diverged``, the shares of runs that ended so, where loss and error are known.
     """
     check_number("success_rate", "confidence", confidence, low=0, high=1, open_low=True, open_high=True)
     if isinstance(data, Problem):
@@ -123,7 +123,7 @@ def _told(out: "xr.Dataset") -> "xr.Dataset":
 
 
 def _failures(data: "xr.Dataset", found: "xr.DataArray") -> "dict[str, xr.DataArray] | None":
-    """Which failures are stuck, unfinished or diverged; None where the result does not say."""
+    """Which failures are stuck, wrong, unfinished or diverged; None where the result does not say."""
     if "train_loss" not in data or "time" not in data["train_loss"].dims or data.sizes["time"] < 2:
         return None
     if "error" in data:
@@ -140,8 +140,13 @@ def _failures(data: "xr.Dataset", found: "xr.DataArray") -> "dict[str, xr.DataAr
 
 
 def _kinds(found: Any, lost: Any, first: Any, loss: Any, half: Any, error: Any) -> dict[str, Any]:
-    stuck = ~found & ~lost & (loss > FITTED * first) & (error > FALLING * half)
-    return {"stuck": stuck, "unfinished": ~found & ~lost & ~stuck, "diverged": ~found & lost}
+    failed, still, fits = ~found & ~lost, error > FALLING * half, loss <= FITTED * first
+    return {
+        "stuck": failed & still & ~fits,
+        "wrong": failed & still & fits,
+        "unfinished": failed & ~still,
+        "diverged": ~found & lost,
+    }
 
 
 def _of_problem(problem: Problem, confidence: float, d, ratios, t_max, runs, seed, every) -> "xr.Dataset":

@@ -239,7 +239,9 @@ def run(
             metavar="DIR", help="Of all: where the reproduction report goes; limitlab-runs/report if left out."
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Of all: local processes; this one if left out.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Of all: local processes; one for each core if left out, 0 is this one.")
+    ] = None,
     progress: Wanted = None,
 ) -> None:
     """Make a gallery entry: simulate, predict, check its claim, write figure, data and verdict into a folder.
@@ -280,12 +282,13 @@ def run(
 def _report(folder: Path, quick: bool, workers: int | None, page: bool, progress: bool | None) -> None:
     """The whole gallery as a report."""
     from limitlab.errors import InputError
+    from limitlab.numerics.machine import cores
     from limitlab.report import report
 
     if page:
         raise InputError("--html is the page of one entry; the report of all entries is a page by itself.")
     with Bar("run all", progress, counted=True) as bar:
-        made = report(folder, quick, workers=workers, progress=bar)
+        made = report(folder, quick, workers=(cores() if workers is None else workers) or None, progress=bar)
     for row in made.rows:
         if row.state == "CHECK FAILS":
             complain(f"claim {row.claim.key} fails: {row.claim.sentence}")

@@ -1,6 +1,16 @@
 """Figures: described once, drawn on paper (matplotlib) or on a screen (Plotly)."""
 
-from limitlab.figures.drawing import Drawing, Key, Panel, new_figure, palette, style_axes
+from limitlab.figures.drawing import (
+    Drawing,
+    Key,
+    Panel,
+    early_end,
+    legend_below,
+    mark_end,
+    new_figure,
+    palette,
+    style_axes,
+)
 from limitlab.figures.on_paper import close_figure, draw_on, drawn, png, save_figure
 from limitlab.figures.words import average, describe, short, time_label, title
 
@@ -13,6 +23,9 @@ __all__ = [
     "describe",
     "draw_on",
     "drawn",
+    "early_end",
+    "legend_below",
+    "mark_end",
     "new_figure",
     "palette",
     "png",

@@ -5,7 +5,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["SPOKEN", "Call", "Drawing", "Key", "Panel", "new_figure", "palette", "style_axes"]
+__all__ = [
+    "SPOKEN",
+    "Call",
+    "Drawing",
+    "Key",
+    "Panel",
+    "early_end",
+    "legend_below",
+    "mark_end",
+    "new_figure",
+    "palette",
+    "style_axes",
+]
 
 # Okabe and Ito's colours, told apart with every kind of colour vision; those faint on white come last.
 palette: tuple[str, ...] = (
@@ -107,6 +119,29 @@ def style_axes(axes: Any, *, x: str = "", y: str = "", title: str = "") -> Any:
     axes.set_ylabel(y)
     axes.set_title(title, fontsize="small", loc="left")
     return axes
+
+
+def legend_below(panel: Any, columns: int = 1) -> None:
+    """The legend under the panel, in so many columns."""
+    panel.legend(fontsize="small", frameon=False, ncol=columns, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+
+
+def early_end(ds: Any) -> tuple[float, str] | None:
+    """When the first run of a result ended before its time, and how in words; None if none did."""
+    if ds is None or "status" not in ds or "end_time" not in ds:
+        return None
+    status = np.atleast_1d(ds["status"].values)
+    bad = status != "ok"
+    if not bad.any():
+        return None
+    first = float(np.min(np.atleast_1d(ds["end_time"].values)[bad]))
+    return first, f"{' / '.join(sorted(set(status[bad].tolist())))} from t = {first:.3g}"
+
+
+def mark_end(panel: Any, ds: Any) -> None:
+    """A line where a result ended before its time, with the word for it; nothing if it did not."""
+    if (end := early_end(ds)) is not None:
+        panel.axvline(end[0], color="0.3", lw=1.2, ls=":", label=end[1])
 
 
 def _plain(value: Any) -> Any:

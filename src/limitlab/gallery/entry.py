@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.animation import Animation
     from matplotlib.figure import Figure
 
-__all__ = ["Check", "Entry", "Progress", "Quick", "Verdict", "run", "sizes_of"]
+__all__ = ["Check", "Entry", "Progress", "Quick", "Verdict", "run", "sizes_of", "write"]
 
 FIGURE, ANIMATION, VERDICT = "figure.png", "animation.gif", "verdict.txt"
 FRAMES_PER_SECOND = 8
@@ -166,7 +166,7 @@ def run(
     with _quick_sizes(entry) if quick else contextlib.nullcontext():
         verdict, film = _made(entry, folder, progress, entry.quick.full if quick and entry.quick else (), sizes)
     if folder is not None:
-        _write(verdict, folder, film)
+        write(verdict, folder, film)
     return verdict
 
 
@@ -233,7 +233,8 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _write(verdict: Verdict, folder: Path, film: bytes | None) -> None:
+def write(verdict: Verdict, folder: Path, film: bytes | None = None) -> None:
+    """Fill a folder with what an entry made, the verdict last."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -22,6 +22,7 @@ from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre
 from limitlab.numerics.keys import Stream, stream
 from limitlab.numerics.machine import Memory, check_memory, relieve
+from limitlab.numerics.random import normal
 from limitlab.problems.activations import Activation
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs
@@ -227,7 +228,7 @@ def _draw(data: "_Sparse", masks: list[int], n: int, d: int, seed: int, replica:
     x = data.inputs.draw(key_x, n, d)
     clean = np.asarray(data.target.output((), x))
     x = np.sign(np.asarray(x))
-    noise = np.sqrt(data.variance) * np.asarray(jax.random.normal(key_y, (n,)))
+    noise = np.sqrt(data.variance) * np.asarray(normal(key_y, (n,)))
     chi = np.stack([np.prod(x[:, members(mask)], axis=1) for mask in masks], axis=1)
     return x, clean + noise, chi
 

@@ -1,6 +1,7 @@
 """simulate: the road along the top of the square."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from limitlab.verbs import Watch, told, verb
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["simulate"]
+__all__ = ["joined", "portion", "simulate"]
+
+PER_REPLICA = ("change", "converged")  # attributes with a number for every run
 
 
 @in_families(WORTH, asked_key, asked_many)
@@ -66,6 +69,54 @@ def simulate(
         overlaps, and ``success`` where it is defined.
     """
     relieve()
+    return _simulated(problem, d, times, replicas, seed, representation)
+
+
+@verb
+def portion(
+    problem: Problem, d: int, times=None, replicas: int = 1, seed: int = 0, first: int = 0, progress: Watch = None
+) -> "xr.Dataset":
+    """The runs ``first``, ``first + 1``, ... of those that `simulate` would make: the same numbers, a part of them.
+
+    For rules that know it (``in_portions``); `joined` puts the parts together.
+    """
+    relieve()
+    return _simulated(problem, d, times, replicas, seed, "weights", first)
+
+
+def joined(parts: "Sequence[xr.Dataset]") -> "xr.Dataset":
+    """Portions as one result, in their order: what differs from part to part is by replica."""
+    import xarray as xr
+
+    number = ("replica", np.arange(sum(part.sizes["replica"] for part in parts)), parts[0].replica.attrs)
+    parts = [part.drop_vars("replica", errors="ignore") for part in parts]
+    names = [name for name in parts[0].data_vars if all(name in part for part in parts)]
+    made = {name: _along([part[name] for part in parts], [part.sizes["replica"] for part in parts]) for name in names}
+    attrs = dict(parts[0].attrs)
+    for name in [name for name in PER_REPLICA if name in attrs]:
+        attrs[name] = np.concatenate([np.atleast_1d(part.attrs[name]) for part in parts])
+    return xr.Dataset(made, {**parts[0].coords, "replica": number}, attrs)
+
+
+def _along(parts: "list[xr.DataArray]", counts: list[int]) -> "xr.DataArray":
+    import xarray as xr
+
+    there = ["replica" in part.dims for part in parts]
+    if not any(there) and all(_same(part.values, parts[0].values) for part in parts):
+        return parts[0]
+    whole = [x if on else x.expand_dims(replica=n) for x, n, on in zip(parts, counts, there, strict=True)]
+    return xr.concat(whole, "replica").transpose(*whole[0].dims).assign_attrs(parts[0].attrs)
+
+
+def _same(one: np.ndarray, two: np.ndarray) -> bool:
+    if one.dtype.kind != "f":
+        return np.array_equal(one, two)
+    return np.allclose(one, two, rtol=0, atol=1e-9, equal_nan=True)
+
+
+def _simulated(
+    problem: Problem, d: int, times: Any, replicas: int, seed: int, representation: str, first: int = 0
+) -> "xr.Dataset":
     if not isinstance(problem, Problem):
         raise InputError(f"simulate needs a Problem; got {problem!r}.")
     d = check_integer("simulate", "d", _whole(d), low=1, high=2**53, remedy="It is the input dimension.")
@@ -77,7 +128,7 @@ def simulate(
         if times is not None:
             raise InputError(f"{by} has no clock; got times={times!r}. Leave times out.")
         setting = rule.setting(problem, Asked(by, InputError))
-        asked = Request(d, None, None, replicas, seed, representation, told())
+        asked = Request(d, None, None, replicas, seed, representation, told(), first=first)
     else:
         if times is None:
             raise InputError(f"{by} needs the times at which to report. Add times=numpy.linspace(0, 10, 51).")
@@ -90,7 +141,7 @@ def simulate(
             low=0,
             remedy="It is the time per step.",
         )
-        asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, told(), clock)
+        asked = Request(d, times, whole_steps(times, clock), replicas, seed, representation, told(), clock, first)
     check_memory(rule.memory(setting, asked), by)
     seen = Asked(f"{by}: `run`", InputError).part(
         rule.run(setting, asked), Seen, "to return limitlab.extending.Seen", "Fill one with what was seen."

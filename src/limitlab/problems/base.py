@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import is_zero
 from limitlab.problems.asked import Asked, check_promise, has_own
 from limitlab.problems.part import Part
@@ -85,7 +86,7 @@ class AbstractInputs(Part):
         modes = self.modes
         if modes is None or is_zero(modes.unexplained):
             return z
-        return z + jnp.sqrt(jnp.asarray(modes.unexplained, z.dtype)) * jax.random.normal(key, z.shape, z.dtype)
+        return z + jnp.sqrt(jnp.asarray(modes.unexplained, z.dtype)) * normal(key, z.shape, z.dtype)
 
     @abstractmethod
     def draw(self, key: jax.Array, count: int, d: int, dtype: Any = float) -> Any:
@@ -320,6 +321,9 @@ class AbstractAlgorithm(Part):
     def usual_limit(self, problem: "Problem") -> str | None:
         """The name of the limit that describes this rule on this problem; None if none is known."""
         return None
+
+    def check_beside(self, problem: "Problem") -> None:
+        """`InputError` if numbers of the rule do not go with the problem's other parts; a `Problem` asks."""
 
     def setting(self, problem: "Problem", asked: Asked) -> Any:
         """The problem as this rule sees it: every part there, with its type; or a refusal in words."""

@@ -105,6 +105,8 @@ class Problem(Part):
             raise InputError(f"Problem.inputs needs {wrong[0]}; got {wrong[1]}. {wrong[2]}")
         if isinstance(self.start, OverlapStart):
             self._check_overlap_start(self.start)
+        if self.algorithm is not None:
+            self.algorithm.check_beside(self)
 
     def _check_overlap_start(self, start: OverlapStart) -> None:
         p, k = start.M.shape

@@ -12,7 +12,7 @@ from limitlab.files import open_plain, unwritable, whole
 from limitlab.results.attributes import DATE_KIND, DATES, decode_attribute, encode_attribute
 from limitlab.results.scan import available_memory, check_file
 from limitlab.results.schema import SCHEMA_VERSION, validate
-from limitlab.text import printable, show
+from limitlab.text import one_line, printable, show
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -91,7 +91,7 @@ def load(path: str | os.PathLike) -> "xr.Dataset":
     Nothing in the file is run, followed to another place or taken on trust: see `limitlab.results.scan`.
     """
     path = Path(path)
-    shown = printable(str(path))
+    shown = one_line(str(path))
     _check_head(path, shown)
     try:
         sealed = _whole(path)

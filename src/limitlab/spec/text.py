@@ -13,7 +13,7 @@ from limitlab.files import open_plain
 from limitlab.problems.problem import Problem
 from limitlab.spec.bounds import MAX_DEPTH, MAX_TEXT
 from limitlab.spec.read import from_dict
-from limitlab.text import printable
+from limitlab.text import one_line, printable
 
 __all__ = ["from_json", "load_spec", "loads"]
 
@@ -35,7 +35,7 @@ def loads(text: str) -> Problem:
 def load_spec(path: str | os.PathLike) -> Problem:
     """Read a problem from a file (JSON if the name ends in .json, TOML otherwise)."""
     path = Path(path)
-    shown = printable(str(path))
+    shown = one_line(str(path))
     try:
         with open_plain(path, "problem", "Give the .toml or .json file of a problem.") as file:
             data = file.read(MAX_TEXT + 1) or b""

@@ -14,7 +14,10 @@ GRID = 51  # of two times, the earlier takes at most so many values
 
 
 class Request(NamedTuple):
-    """Runs of a rule at dimension d, seen at the asked times: the whole ``steps`` of a ``clock`` nearest to them."""
+    """Runs of a rule at dimension d, seen at the asked times: the whole ``steps`` of a ``clock`` nearest to them.
+
+    ``first`` is the number of the first run: a rule that heeds it (``in_portions``) can be asked for a part of them.
+    """
 
     d: int
     times: np.ndarray | None
@@ -24,6 +27,12 @@ class Request(NamedTuple):
     representation: str = "weights"
     progress: Progress | None = None
     clock: float = 1.0
+    first: int = 0
+
+    @property
+    def numbers(self) -> range:
+        """Of the runs: each has its own keys, whichever others are asked for with it."""
+        return range(self.first, self.first + self.replicas)
 
     @property
     def clocked(self) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,8 @@ class Criterion(NamedTuple):
         "median_time": Variable((), "median time of the runs that found the teacher, infinite if none did"),
         "t_max": Variable((), "longest time that a run was given"),
         "stuck": Variable((), "share of runs that failed, with a high loss and an error that falls no more"),
-        "unfinished": Variable((), "share of runs that failed, but fit their data or still approach the teacher"),
+        "wrong": Variable((), "share of runs that failed: they fit their data, and their error falls no more"),
+        "unfinished": Variable((), "share of runs that failed, but still approach the teacher"),
         "diverged": Variable((), "share of runs that diverged"),
         "exit_time": Variable(("replica",), "time at which the threshold is first reached"),
     }

@@ -90,7 +90,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     nature = Nature(setting.inputs, *traced((setting.teacher, setting.channel))) if setting.rule.fresh else None
     course = Course(*traced((setting.rule, setting.loss)), _Line(), watched=True, nature=nature)
     label, paths, ends, rhos = f"{name}, d = {d}, n = {n}", [], [], []
-    for replica in range(asked.replicas):
+    for done, replica in enumerate(asked.numbers):
         key = replica_key(asked.seed, replica)
         data, run = start_line(setting, course, key, n, d)
         seen, run = descend(
@@ -101,7 +101,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
             targets,
             lambda w, step, data=data, key=key: _look(course, data, jax.random.fold_in(key, RUN), w, step),
             label,
-            (replica, asked.replicas),
+            (done, asked.replicas),
             asked.progress,
         )
         path = jax.tree.map(lambda *x: np.stack(x), *seen)

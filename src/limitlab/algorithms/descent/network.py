@@ -9,6 +9,7 @@ import numpy as np
 
 from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, given, replica_key, sample_count, teacher_key
 from limitlab.algorithms.descent.step import FRAME, LOOK, START, Course, Nature, begin, descend
+from limitlab.algorithms.one_pass.base import check_start
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
 from limitlab.numerics.machine import Memory, blank
@@ -69,6 +70,7 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     by, d, parts, (times, targets) = f"simulate with {name}", asked.d, setting.parts, asked.clocked
     n, m = sample_count(by, setting.ratio, d), parts.student.units
     parts.inputs.check(d)
+    check_start(parts, setting.rule, setting.rule.spherical, d)
     live = parts.live()
     nature = Nature(live.inputs, live.teacher, live.channel) if setting.rule.fresh else None
     course = Course(traced(setting.rule), live.loss, live.student, nature=nature)
@@ -77,9 +79,9 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
     paths: list[dict[str, np.ndarray]] = []
     ends: list[int] = []
     views: list[AbstractView] = []
-    for replica in range(asked.replicas):
+    for done, replica in enumerate(asked.numbers):
         key = replica_key(asked.seed, replica)
-        own, turn = jax.random.fold_in(key, RUN), (replica, asked.replicas)
+        own, turn = jax.random.fold_in(key, RUN), (done, asked.replicas)
         data, run, view = start_network(setting, course, key, n, asked)
         kept = paired and isinstance(view, CommitteeView)
 

@@ -45,17 +45,27 @@ class PersistentSGD(AbstractMaskedDescent):
     def __check_init__(self):
         check_descent_rule(self)
         check_mask(self)
-        eta, b = float(self.learning_rate), float(self.batch_fraction)
-        tau = check_number(
+        check_number(
             "PersistentSGD",
             "persistence_time",
             self.persistence_time,
-            low=eta,
-            remedy="A sample cannot stay out for less than one step (learning_rate).",
+            low=0,
+            open_low=True,
+            remedy="It is the time for which a sample stays out, on average.",
         )
-        if (1 - b) * eta > b * tau * (1 + 1e-12):
+
+    def check_beside(self, problem):
+        """A sample stays out, and in, for one step at least: the step is learning_rate/m for a student of m units."""
+        eps, b, tau = float(self.clock(problem, 1)), float(self.batch_fraction), float(self.persistence_time)
+        step = "learning_rate" if eps == float(self.learning_rate) else "learning_rate/m"
+        if tau < eps * (1 - 1e-12):
             raise InputError(
-                f"PersistentSGD.persistence_time must be at least (1 - b) learning_rate/b = {(1 - b) * eta / b:g} for "
+                f"PersistentSGD.persistence_time must be at least {step} = {eps:g}: a sample cannot stay out for less "
+                f"than one step; got {tau:g}. Use a longer persistence time or a smaller learning rate."
+            )
+        if (1 - b) * eps > b * tau * (1 + 1e-12):
+            raise InputError(
+                f"PersistentSGD.persistence_time must be at least (1 - b) {step}/b = {(1 - b) * eps / b:g} for "
                 f"b = batch_fraction = {b:g}: below, a sample would have to leave the batch within one step; got "
                 f"{tau:g}. Use a longer persistence time or a smaller learning rate."
             )

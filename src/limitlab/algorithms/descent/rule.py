@@ -1,7 +1,7 @@
 """Descent that can be simulated: which of its three programmes a problem asks for."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 
@@ -27,6 +27,8 @@ class Programme(eqx.Module):
 
 class AbstractDescentRule(AbstractDescent):
     """One direction, a committee of squares that retrieves a phase (full batches only), or any student at all."""
+
+    in_portions: ClassVar[bool] = True
 
     def setting(self, problem, asked) -> Programme:
         line = fitting(Descent.to_simulate, problem)

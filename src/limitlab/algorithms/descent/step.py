@@ -20,6 +20,7 @@ import numpy as np
 from limitlab.algorithms.data import DataSet, draw_labels
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.loop import march
+from limitlab.numerics.random import normal
 from limitlab.problems.base import AbstractInputs, AbstractStudent, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.losses import AbstractLoss
@@ -120,7 +121,7 @@ def _heated(pace: Any, parameters: Any, key: jax.Array, size: jax.Array, d: int)
     )
 
     def shaken(pace, x, key):
-        return x + size * (pace.spread / jnp.sqrt(float(d))) * jax.random.normal(key, jnp.shape(x))
+        return x + size * (pace.spread / jnp.sqrt(float(d))) * normal(key, jnp.shape(x))
 
     return _by_pace(shaken, pace, parameters, keys)
 

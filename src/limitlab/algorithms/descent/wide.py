@@ -70,14 +70,14 @@ def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
     by, d, width, (times, targets) = f"simulate with {name}", asked.d, setting.width, asked.clocked
     n, grid = sample_count(by, setting.ratio, d), second_times(times)
     runs, overlaps, paired = [], [], keeps_two_times(times, asked.replicas, width, d)
-    for replica in range(asked.replicas):
+    for done, replica in enumerate(asked.numbers):
         instance = draw_instance(by, setting, d, asked.seed, replica)
-        if replica == 0:
+        if done == 0:
             warn_if_unstable(by, setting, instance, stacklevel=6)
         V = draw_weights(setting, d, asked.seed, replica, width).T / np.sqrt(width)
         states: list[np.ndarray] = []
         keep = states.append if paired else None
-        run = descend(setting, instance, V, targets, (replica, asked.replicas), asked.progress, keep)
+        run = descend(setting, instance, V, targets, (done, asked.replicas), asked.progress, keep)
         runs.append(run)
         if paired:
             W = np.sqrt(width) * np.stack(states).swapaxes(1, 2)

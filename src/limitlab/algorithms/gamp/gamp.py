@@ -47,6 +47,7 @@ class GAMP(AbstractAlgorithm):
     """
 
     axis: ClassVar[str] = "iteration"
+    in_portions: ClassVar[bool] = True
     takes: ClassVar[str] = "a fixed data set"
     clock_words: ClassVar[str] = "iteration"
     reference: ClassVar[tuple[str, ...]] = ("rangan2011generalized",)

@@ -159,7 +159,7 @@ def run_matrix(setting: MultiGLM, rule: "GAMP", asked: Request) -> Seen:
     paths, grams, changes = [], [], []
     size = min(asked.replicas, BATCH)
     for first in range(0, asked.replicas, size):
-        keys = jnp.stack([replica_key(asked.seed, r) for r in range(first, first + size)])
+        keys = jnp.stack([replica_key(asked.seed, r) for r in range(asked.first + first, asked.first + first + size)])
         path, gram, change = _trajectories(nature, output, traced(start), keys, jnp.asarray(float(rule.damping)), sizes)
         for k in range(min(size, asked.replicas - first)):
             paths.append([np.asarray(x[k]) for x in path])

@@ -71,7 +71,7 @@ def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
     # In batches of one compiled call each; a batch holds one matrix at a time, and the last one is filled up.
     size = min(asked.replicas, BATCH)
     for first in range(0, asked.replicas, size):
-        which = as_array(asked.seed), first + np.arange(size)
+        which = as_array(asked.seed), asked.first + first + np.arange(size)
         batch = jax.device_get(_trajectories(nature, start, *which, damping, sizes))
         for k in range(min(size, asked.replicas - first)):
             path, end = jax.tree.map(lambda x: x[k], batch)  # noqa: B023

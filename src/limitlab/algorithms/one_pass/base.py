@@ -27,6 +27,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.machine import Memory, blank
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import has_own
 from limitlab.problems.base import AbstractAlgorithm
@@ -36,7 +37,7 @@ from limitlab.states.request import Request, Seen
 from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Learner, Run, after_the_end
 from limitlab.states.view import AbstractView, Report
 
-__all__ = ["AbstractOnePass", "Stage", "begin", "chain_columns", "in_words", "stepper"]
+__all__ = ["AbstractOnePass", "Stage", "begin", "chain_columns", "check_start", "in_words", "stepper"]
 
 
 TEACHER = 3  # stream below that of a start: the one from which `AbstractStart.network` draws a teacher
@@ -56,6 +57,7 @@ class AbstractOnePass(AbstractAlgorithm):
     learning_rate: eqx.AbstractVar[float]
     takes: ClassVar[str] = "a fresh sample (or batch) at every step"
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
+    in_portions: ClassVar[bool] = True
     chained: ClassVar[bool] = False  # has a chain of overlaps that is exact in law
     memories: ClassVar[int] = 0  # numbers that it remembers for every parameter
 
@@ -65,6 +67,8 @@ class AbstractOnePass(AbstractAlgorithm):
         own = {"move", "sample", "step", "stages", "run", "remember"} & set(vars(cls))
         if own and "chained" not in vars(cls):
             cls.chained = False
+        if "run" in own and "in_portions" not in vars(cls):
+            cls.in_portions = False
 
     @abstractmethod
     def move(self, setting: OnePass, d: int, state: Learner, gradient: Any, sample: Sample, n: jax.Array) -> Learner:
@@ -140,10 +144,10 @@ class AbstractOnePass(AbstractAlgorithm):
 
     def run(self, setting: OnePass, asked: Request) -> Seen:
         """Runs of the rule, seen at the asked steps."""
-        d, index = asked.d, jnp.arange(asked.replicas)
+        d, index = asked.d, jnp.asarray(asked.numbers)
         chain = chain_columns(setting, self, asked)
         setting.inputs.check(d)
-        _check_start(setting, self, d)
+        check_start(setting, self, self.on_sphere, d)
         live, rule = setting.live(), traced(self)
         start = begin(live, rule, d, jnp.asarray(asked.seed), index, asked.representation)  # traced: compiled once
         view = view_of(setting, asked, start, keys_of(asked.seed, Stream.LOOK, index))
@@ -187,7 +191,7 @@ def _heat(student: Any, key: jax.Array) -> Any:
     """Standard normal numbers in the shape of the parameters, from the key of a step."""
     leaves, structure = jax.tree.flatten(student)
     keys = jax.random.split(jax.random.fold_in(key, 2), len(leaves))
-    return jax.tree.unflatten(structure, [jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
+    return jax.tree.unflatten(structure, [normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
 
 
 @eqx.filter_jit
@@ -269,7 +273,7 @@ def _follow(setting: OnePass, rule: AbstractOnePass, asked: Request, run: Run, v
     """All stages; steps at or before the end of a stage show it."""
     (_, steps), label = asked.clocked, f"SGD, d = {asked.d}"
     d = asked.d if chain is None else jnp.asarray(float(asked.d))
-    keys, index = keys_of(asked.seed, Stream.STEPS, jnp.arange(asked.replicas)), jnp.arange(asked.replicas)
+    keys, index = keys_of(asked.seed, Stream.STEPS, jnp.asarray(asked.numbers)), jnp.asarray(asked.numbers)
     stages = rule.stages(asked.clock)
     rests = [before.last for before, after in pairwise(stages) if after.once is not None]
     total = min(int(steps[-1]), *rests) if rests else int(steps[-1])
@@ -291,13 +295,13 @@ def _follow(setting: OnePass, rule: AbstractOnePass, asked: Request, run: Run, v
     return seen, run
 
 
-def _check_start(setting: OnePass, rule: AbstractOnePass, d: int) -> None:
+def check_start(setting: OnePass, rule: AbstractAlgorithm, sphere: bool, d: int) -> None:
     """A start that is known by its overlaps must fit into d dimensions, and onto the sphere of a spherical rule."""
     student, teacher, start = setting.student, setting.teacher, setting.start
     if not (isinstance(student, Committee) and teacher is not None and teacher.by_start and start.joint):
         return
     Q, M, P = (np.asarray(x) for x in start.limit(student.width, teacher.units))
-    if rule.on_sphere and np.any(np.diag(Q) <= 0):
+    if sphere and np.any(np.diag(Q) <= 0):
         raise InputError(
             f"simulate with {type(rule).__name__} needs student units of non-zero norm for a spherical rule "
             f"(OverlapStart.Q_ii > 0); got Q_ii = {np.diag(Q).tolist()}. Give every unit a direction, or use "

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.linalg import gram_factor
-from limitlab.numerics.random import chi_square, wishart
+from limitlab.numerics.random import chi_square, normal, wishart
 from limitlab.states.overlaps import Overlaps
 from limitlab.states.run import FIELD_BOUND, OUTPUT_BOUND, Run
 
@@ -41,7 +41,7 @@ def overlaps_drawn(columns: int, both: Any, d: jax.Array, run: Run, key: jax.Arr
 
     def one(n):
         key_g, key_y, key_h = jax.random.split(jax.random.fold_in(key, n), 3)
-        g = jax.random.normal(key_g, (rule.batch_size, columns))
+        g = normal(key_g, (rule.batch_size, columns))
         if rule.batch_size == 1:
             return Drawn(g, (jnp.sum(g**2) + chi_square(key_h, d - columns))[None, None], key_y)
         return Drawn(g, g @ g.T + wishart(key_h, rule.batch_size, d - columns), key_y)

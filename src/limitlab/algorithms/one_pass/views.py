@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from limitlab.algorithms.one_pass.setting import OnePass
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.base import Points
 from limitlab.problems.networks import Committee
@@ -73,7 +74,7 @@ def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> Ab
         return CommitteeView(teacher, inputs, lambda path: np.asarray(risks(of, sums, path)), None, None, floor, d)
     if by_fields(setting):
         count = student.width + _directions(setting, start)
-        draw = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, 0), (FIELDS, count)))
+        draw = jax.vmap(lambda key: normal(jax.random.fold_in(key, 0), (FIELDS, count)))
         risk = FieldRisk(
             draw(keys),
             jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys),

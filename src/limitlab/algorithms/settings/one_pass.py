@@ -100,7 +100,7 @@ def committee_parts(problem: Problem, asked: Asked, spectrum: bool = False) -> C
     inputs, start, rule = problem.inputs, problem.start, problem.algorithm
     (check_normal_fields if spectrum else check_normal)(problem, asked)
     teacher = asked.part(
-        problem.teacher, Committee, "a Committee teacher", "Describe a single direction as Committee(width=1, ...)."
+        problem.teacher, Committee, "a Committee teacher", "Describe its directions as a Committee, width=1 for one."
     )
     channel = asked.part(
         problem.channel,

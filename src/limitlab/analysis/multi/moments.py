@@ -15,15 +15,16 @@ import numpy as np
 
 from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.problems.links.base import AbstractLink
-from limitlab.problems.links.labels import levels, sign_only
+from limitlab.problems.links.labels import FINE, levels, sign_only
 
-__all__ = ["Slots", "Tables", "at_zero", "slots", "tables"]
+__all__ = ["Slots", "Tables", "at_zero", "middles", "slots", "tables"]
 
 REACH = 8.5
-LINE = 2**18  # nodes of one real field
-PLANE = 1600  # of an axis of two
+LINE = 2**20  # nodes of one real field
+PLANE = 2000  # of an axis of two
+GRADED = 5.0  # they are closer at 0, where products and moduli have their edges, by sinh(GRADED)/GRADED
 CLOUD = 2**20  # of three
-ACROSS = {1: 1201, 2: 101}  # of an axis of the fields that are averaged beside a learned one
+ACROSS = {1: 1200, 2: 100}  # of an axis of the fields that are averaged beside a learned one
 EDGES = np.linspace(-6.6, 6.6, 67)  # panels of s, narrow enough for what is known of it
 ORDER = 12
 LADDER = 24  # edges of bins on either side of a value where the link turns, halving their distance
@@ -85,7 +86,7 @@ def slots(link: AbstractLink, K: int, variance: float, bins: int) -> Slots:
 def _smeared(values: np.ndarray, variance: float) -> np.ndarray:
     """The law of labels on a grid (labels, values), noise being added to the values."""
     sd = np.sqrt(variance)
-    y = np.arange(np.min(values) - 7 * sd, np.max(values) + 7 * sd, 0.6 * sd)
+    y = np.arange(np.min(values) - 7 * sd, np.max(values) + 7 * sd, FINE * sd)
     return np.exp(-((y[:, None] - values) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance) * (y[1] - y[0])
 
 
@@ -113,14 +114,17 @@ def _turns(link: AbstractLink, K: int) -> np.ndarray:
     return flat[np.append(True, np.diff(flat) > 1e-6)] if len(flat) else flat
 
 
-def at_zero(link: AbstractLink, K: int, where: Slots, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def at_zero(
+    link: AbstractLink, K: int, where: Slots, seed: int = 0, share: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """P_y (L,), E[z 1_y] (L, K), E[(zz^T - I) 1_y] (L, K, K): nothing is known yet.
 
-    Fields of which only the sign counts are summed exactly, up to three others are integrated.
+    Fields of which only the sign counts are summed exactly, up to three others are integrated, with a ``share`` of
+    the nodes of an axis.
     """
     signs = sign_only(link, K)
     real, patterned = ([k for k in range(K) if signs[k] == which] for which in (False, True))
-    u, p = _nodes(len(real), seed)
+    u, p = _nodes(len(real), seed, share)
     P, first, second = 0.0, 0.0, 0.0
     mean = np.sqrt(2 / np.pi)
     for pattern in itertools.product([1.0, -1.0], repeat=len(patterned)):
@@ -136,24 +140,33 @@ def at_zero(link: AbstractLink, K: int, where: Slots, seed: int = 0) -> tuple[np
     return np.asarray(P), np.asarray(first), np.asarray(second)
 
 
-def _nodes(real: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _nodes(real: int, seed: int, share: float) -> tuple[np.ndarray, np.ndarray]:
     if real == 0:
         return np.zeros((1, 0)), np.ones(1)
     if real > 2:
         from scipy.special import ndtri
 
-        u = ndtri(sobol_points(real, CLOUD, np.random.default_rng(seed)))
+        u = ndtri(sobol_points(real, CLOUD if share == 1 else CLOUD // 4, np.random.default_rng([share < 1, seed])))
         return u, np.full(len(u), 1 / len(u))
-    axis = np.linspace(-REACH, REACH, LINE + 1 if real == 1 else PLANE + 1)
-    middle = (axis[1:] + axis[:-1]) / 2
-    p = np.exp(-(middle**2) / 2)
-    p = p / p.sum()
     if real == 1:
-        return middle[:, None], p
+        u, p = middles(REACH, int(LINE * share))
+        return u[:, None], p
+    x, dx = middles(1.0, int(PLANE * share), flat=True)
+    middle = REACH * np.sinh(GRADED * x) / np.sinh(GRADED)
+    p = dx * np.cosh(GRADED * x) * np.exp(-(middle**2) / 2)
+    p = p / p.sum()
     u = np.stack([x.ravel() for x in np.meshgrid(middle, middle, indexing="ij")], axis=1)
     weight = np.outer(p, p).ravel()
-    keep = weight > 1e-13
+    keep = weight > 1e-14
     return u[keep], weight[keep]
+
+
+def middles(reach: float, count: int, flat: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The middles of ``count`` equal cells of (-reach, reach), 0 not being one, with normal or ``flat`` weights."""
+    count += count % 2
+    x = reach * (2 * np.arange(count) + 1 - count) / count
+    p = np.ones(count) if flat else np.exp(-(x**2) / 2)
+    return x, p / p.sum()
 
 
 class Tables(NamedTuple):
@@ -166,8 +179,11 @@ class Tables(NamedTuple):
     second: np.ndarray
 
 
-def tables(link: AbstractLink, K: int, where: Slots, v: np.ndarray, others: np.ndarray) -> Tables:
-    """What labels tell beside s = v.z, ``others`` (k, K) being an orthonormal basis of the rest."""
+def tables(link: AbstractLink, K: int, where: Slots, v: np.ndarray, others: np.ndarray, share: float = 1.0) -> Tables:
+    """What labels tell beside s = v.z, ``others`` (k, K) being an orthonormal basis of the rest.
+
+    Of an axis of fields that are integrated it takes a ``share`` of the nodes.
+    """
     x, dx = np.polynomial.legendre.leggauss(ORDER)
     middle, half = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES) / 2
     s, ds = (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * dx).ravel()
@@ -177,7 +193,7 @@ def tables(link: AbstractLink, K: int, where: Slots, v: np.ndarray, others: np.n
     elif np.sum(np.abs(v) > 1e-9) == 1 and all(signs[j] for j in range(K) if abs(v[j]) < 1e-9):
         parts = [_patterned(link, where, at, v, others) for at in s]
     else:
-        axis = np.linspace(-6.5, 6.5, ACROSS[k])
+        axis, _ = middles(6.5, int(ACROSS[k] * share))
         t = np.array(list(itertools.product(axis, repeat=k)))
         p = np.exp(-np.sum(t**2, axis=1) / 2)
         t, p = t[p > 1e-9], p[p > 1e-9] / p[p > 1e-9].sum()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from limitlab.algorithms.settings.multi_index import CHANNELS
-from limitlab.analysis.multi.moments import Slots, Tables, at_zero, slots, tables
+from limitlab.analysis.multi.moments import Slots, Tables, at_zero, middles, slots, tables
 from limitlab.analysis.multi.wide import wide_majority
 from limitlab.errors import InputError
 from limitlab.macro.multi.committees import is_committee, specialisation
@@ -33,9 +33,13 @@ __all__ = ["MultiThresholds", "Stage", "multi_thresholds"]
 
 SEEN = 1e-6  # of E|E[z|y]|^2: a direction is trivial (random nodes: a hundred times as much)
 FLAT = 1e-7  # of the top eigenvalue of F: a direction is hard
+ROUNDED = 2e-3  # of the entries of directions that random nodes found
 NOISY = 5e-4  # of ratios with noise: values of the link are rounded to a small part of it
+UNSURE = 4e-3  # of eigenvalues of F that random nodes found: nearer ones are taken for equal
+FEWER = 0.62  # of the nodes of an axis, for the error: no cell is a whole number of others
+ROUGH = {0: 1e-6, 1: 5e-5, 2: 1e-4, 3: 5e-4}  # least relative error that is stated: a cell has one label
 MOST = 3  # directions of a link without a name
-BINS = {0: (8, 16), 1: (400, 800), 2: (100, 200), 3: (40, 80)}  # by the number of fields that are integrated
+BINS = {0: (8, 16), 1: (400, 800), 2: (100, 200), 3: (80, 160)}  # by the number of fields that are integrated
 GRID = np.concatenate([np.geomspace(1e-4, 0.05, 12), np.linspace(0.07, 0.93, 44), 1 - np.geomspace(0.06, 2e-3, 14)])
 
 
@@ -78,7 +82,7 @@ class MultiThresholds(Record):
         Of the majority of many signs: where its units can be told apart by any means, 7.6802 K to leading order in K;
         hard from there to ``specialisation``. None where no number is known, or that is the larger one.
     accuracy
-        Estimated relative error of the ratios.
+        Estimated relative error of the ratios: what half as many bins change, plus twice what fewer nodes do.
     """
 
     trivial: tuple[str, ...]
@@ -130,7 +134,8 @@ def multi_thresholds(teacher: MultiIndex, channel: AbstractChannel | None) -> Mu
     exact = not real_valued(link, K) or variance > 0
     many = _staircase(link, K, variance, BINS[real][1])
     few = many if exact else _staircase(link, K, variance, BINS[real][0])
-    found = _extrapolated(few, many, exact)
+    coarse = _staircase(link, K, variance, BINS[real][1], share=FEWER)
+    found = _extrapolated(few, many, coarse, exact, ROUGH[real])
     rounded = variance > 0 and real_valued(link, K)
     return dataclasses.replace(found, accuracy=max(found.accuracy, NOISY)) if rounded else found
 
@@ -184,17 +189,25 @@ def _report(stages: list[Stage], K: int, special: float | None, accuracy: float)
     return MultiThresholds(of("trivial"), easy, of("hard"), tuple(stages), special, None, accuracy)
 
 
-def _extrapolated(few: list[Stage], many: list[Stage], exact: bool) -> MultiThresholds:
-    """From bins and twice as many: an error that falls with their square is taken off."""
+def _extrapolated(
+    few: list[Stage], many: list[Stage], coarse: list[Stage], exact: bool, rough: float
+) -> MultiThresholds:
+    """From bins and twice as many: an error that falls with their square is taken off.
+
+    What is stated covers errors that fall like 1/bins, and more slowly than the width of the cells between nodes.
+    """
     stages, worst = [], 1e-9
-    for a, b in zip(few, many, strict=False):
-        if b.kind != "easy" or exact or not np.isfinite(a.alpha + b.alpha) or b.alpha == 0:
+    for k, b in enumerate(many):
+        a, c = (other[k] if k < len(other) and other[k].kind == b.kind else None for other in (few, coarse))
+        if a is None or c is None:
             stages.append(b)
-            worst = max(worst, 1e-6 if b.kind == "easy" else 0.0)
+            worst = 1.0  # bins or nodes decide what there is
             continue
-        stages.append(dataclasses.replace(b, alpha=(4 * b.alpha - a.alpha) / 3))
-        worst = max(worst, abs(a.alpha - b.alpha) / (3 * b.alpha))
-    stages += many[len(few) :]
+        if b.kind != "easy" or b.alpha == 0 or not np.isfinite(b.alpha):
+            stages.append(b)
+            continue
+        stages.append(b if exact else dataclasses.replace(b, alpha=(4 * b.alpha - a.alpha) / 3))
+        worst = max(worst, rough, (abs(a.alpha - b.alpha) + 2 * abs(b.alpha - c.alpha)) / b.alpha)
     K = many[0].directions.shape[1]
     alike = np.ones((1, K)) / np.sqrt(K)
     first = many[0].kind == "trivial" and len(many[0].directions) == 1 and len(stages) > 1 and K > 1
@@ -203,8 +216,8 @@ def _extrapolated(few: list[Stage], many: list[Stage], exact: bool) -> MultiThre
     return _report(stages, K, special, worst)
 
 
-def _staircase(link: AbstractLink, K: int, variance: float, bins: int) -> list[Stage]:
-    """One stage after the other, each given those before."""
+def _staircase(link: AbstractLink, K: int, variance: float, bins: int, share: float = 1.0) -> list[Stage]:
+    """One stage after the other, each given those before; with a ``share`` of the nodes of an axis."""
     where, sure = slots(link, K, variance, bins), real_valued(link, K) and variance == 0
     link = link.expected
     noisy = sum(not one for one in sign_only(link, K)) > 2
@@ -213,11 +226,11 @@ def _staircase(link: AbstractLink, K: int, variance: float, bins: int) -> list[S
         others = np.linalg.svd(known)[2][len(known) :] if len(known) else np.eye(K)
         others = _tidy(others)
         if len(known) == 0:
-            growth = _first(link, K, where, noisy)
+            growth = _first(link, K, where, noisy, share)
         elif len(known) == 1:
-            growth, alpha = _second(link, K, where, known[0], others, alpha, sure)
+            growth, alpha = _second(link, K, where, known[0], others, alpha, sure, share)
         else:
-            growth = _known_exactly(link, K, where, known, others)
+            growth = _known_exactly(link, K, where, known, others, share)
         seen = SEEN * (100 if noisy else 1)
         values, vectors = np.linalg.eigh(growth.mean)
         if values[-1] > seen:
@@ -228,7 +241,7 @@ def _staircase(link: AbstractLink, K: int, variance: float, bins: int) -> list[S
             alpha_now = max(alpha, 1 / growth.top)
         else:
             found, kind, alpha_now = np.eye(len(others)), "hard", np.inf
-        directions = _tidy(found @ others)
+        directions = _tidy(found @ others, ROUNDED if noisy else 1e-6)
         names, before = _names(directions), tuple(name for stage in stages for name in stage.names)
         if kind == "trivial" and alpha_now > 0:
             kind = "easy"  # at once with what comes before
@@ -239,8 +252,8 @@ def _staircase(link: AbstractLink, K: int, variance: float, bins: int) -> list[S
     return stages
 
 
-def _first(link: AbstractLink, K: int, where: Slots, noisy: bool) -> _Growth:
-    runs = [at_zero(link, K, where, seed) for seed in (range(4) if noisy else range(1))]
+def _first(link: AbstractLink, K: int, where: Slots, noisy: bool, share: float) -> _Growth:
+    runs = [at_zero(link, K, where, seed, share) for seed in (range(4) if noisy else range(1))]
     P = np.mean([run[0] for run in runs], axis=0)
     keep = P > 1e-13
     pairs = [(a, b) for a in range(len(runs)) for b in range(len(runs)) if a != b or len(runs) == 1]
@@ -249,15 +262,15 @@ def _first(link: AbstractLink, K: int, where: Slots, noisy: bool) -> _Growth:
         (_, f, S), (_, h, T) = runs[a], runs[b]
         mean = mean + np.einsum("ya,yb,y->ab", f[keep], h[keep], 1 / P[keep]) / len(pairs)
         F = F + np.einsum("yab,ycd,y->adbc", S[keep], T[keep], 1 / P[keep]) / len(pairs)
-    top, matrix = _top(np.asarray(F), K)
+    top, matrix = _top(np.asarray(F), K, UNSURE if noisy else 1e-3)
     return _Growth(top, matrix, (mean + mean.T) / 2, 0.0)
 
 
-def _top(F: np.ndarray, k: int) -> tuple[float, np.ndarray]:
+def _top(F: np.ndarray, k: int, near: float = 1e-3) -> tuple[float, np.ndarray]:
     """The largest eigenvalue of delta -> F(delta), and the PSD matrix that belongs to it (of several, their sum)."""
     flat = F.reshape(k * k, k * k)
     values, vectors = np.linalg.eigh((flat + flat.T) / 2)
-    same = vectors[:, values > values[-1] * (1 - 1e-3) - 1e-12]
+    same = vectors[:, values > values[-1] * (1 - near) - 1e-12]
     matrix = (same @ (same.T @ np.eye(k).ravel())).reshape(k, k)  # the part of the identity: PSD, of largest range
     if np.trace(matrix) < 1e-9:
         matrix = vectors[:, -1].reshape(k, k)
@@ -286,12 +299,12 @@ def _given(t: Tables, lam: float) -> _Growth:
     return _Growth(top, matrix, mean, float(np.sum(weight * slope**2)))
 
 
-def _second(link, K, where, v, others, before: float, exact: bool) -> tuple[_Growth, float]:
+def _second(link, K, where, v, others, before: float, exact: bool, share: float) -> tuple[_Growth, float]:
     """What comes after one direction, along the branch on which message passing finds it.
 
     ``exact``: it can be recovered perfectly.
     """
-    t = tables(link, K, where, v, others)
+    t = tables(link, K, where, v, others, share)
     half = _given(t, 0.5)
     if np.linalg.eigvalsh(half.mean)[-1] > SEEN:
         return half, before
@@ -330,16 +343,14 @@ def _crossing(t: Tables, path: list) -> _Growth:
     return now
 
 
-def _known_exactly(link, K, where, known, others) -> _Growth:
+def _known_exactly(link, K, where, known, others, share: float) -> _Growth:
     """Given two directions without error: the best case, so that the ratio is a lower bound."""
-    s = np.array([[a, b] for a in np.linspace(-4.5, 4.5, 61) for b in np.linspace(-4.5, 4.5, 61)])
-    p = np.exp(-np.sum(s**2, axis=1) / 2)
-    x = np.linspace(-6.5, 6.5, 1201)
-    q = np.exp(-(x**2) / 2)
-    q = q / q.sum()
+    axis, one = middles(4.5, int(60 * share))
+    s, p = np.array([[a, b] for a in axis for b in axis]), np.outer(one, one).ravel()
+    x, q = middles(6.5, int(1200 * share))
     features = np.stack([np.ones_like(x), x, x**2 - 1], axis=1) * q[:, None]
     mean = top = 0.0
-    for at, weight in zip(s, p / p.sum(), strict=True):
+    for at, weight in zip(s, p, strict=True):
         out = where.sums(link.on_host(at @ known + x[:, None] * others), features)
         keep = out[:, 0] > 1e-13
         mean += weight * np.sum(out[keep, 1] ** 2 / out[keep, 0])
@@ -347,13 +358,23 @@ def _known_exactly(link, K, where, known, others) -> _Growth:
     return _Growth(top, np.eye(1), np.array([[mean]]), 0.0)
 
 
-def _tidy(rows: np.ndarray) -> np.ndarray:
-    """The same span by unit vectors of the axes, if it is one of these; else each with its largest entry positive."""
+def _tidy(rows: np.ndarray, near: float = 1e-6) -> np.ndarray:
+    """The same span by unit vectors of the axes, if it is one of these; else with a positive first large entry each.
+
+    Entries as ``near`` to 0, or to the largest one, as the directions are known are taken for it, if they stay
+    orthonormal.
+    """
     projector = rows.T @ rows
-    axes = np.nonzero(np.abs(np.diag(projector) - 1) < 1e-6)[0]
+    axes = np.nonzero(np.abs(np.diag(projector) - 1) < max(1e-6, near**2))[0]
     if len(axes) == len(rows):
         return np.eye(rows.shape[1])[axes]
-    return rows * np.sign(rows[np.arange(len(rows)), np.argmax(np.abs(rows), axis=1)])[:, None]
+    size = np.abs(rows)
+    share = size / size.max(axis=1, keepdims=True)
+    clean = np.sign(rows) * np.where(share < near, 0.0, np.where(share > 1 - near, 1.0, share))
+    clean = clean / np.linalg.norm(clean, axis=1, keepdims=True)
+    rows = clean if np.allclose(clean @ clean.T, np.eye(len(rows)), atol=1e-6) else rows
+    first = np.argmax(share > 1 - max(near, 1e-6), axis=1)  # equal ones differ by rounding
+    return rows * np.sign(rows[np.arange(len(rows)), first])[:, None]
 
 
 def _names(rows: np.ndarray) -> tuple[str, ...]:

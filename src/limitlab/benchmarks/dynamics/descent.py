@@ -70,9 +70,6 @@ def measure(table: Table) -> None:
                 f"   DMFT with identity, {steps} steps, {count} trajectories: seconds, MiB", f"{took:.2f}, {memory:.0f}"
             )
 
-    _units(table)
-    _success(table)
-
 
 def squares(m: int, start=None, spherical: bool = False) -> ll.Problem:
     """A student of m squares; its step is that of one unit on the clock."""
@@ -87,7 +84,7 @@ def squares(m: int, start=None, spherical: bool = False) -> ll.Problem:
     )
 
 
-def _units(table: Table) -> None:
+def units(table: Table) -> None:
     """The cost of a second and a third unit, at equal steps."""
     limit, times = ll.DMFT(trajectories=4096, batches=1), np.array([100 * RATE])
     cases = [problem(ll.GradientDescent(RATE, spherical=False))]
@@ -99,7 +96,7 @@ def _units(table: Table) -> None:
     )
 
 
-def _success(table: Table) -> None:
+def success(table: Table) -> None:
     """A curve of successes, 40 runs at 8 ratios: in one call, by `simulate` for every ratio, and for every run.
 
     `simulate` goes on to the last time, as a loop of a user's would; in one call a run that has succeeded ends. The
@@ -142,4 +139,4 @@ def _cpu(work) -> float:
 
 
 if __name__ == "__main__":
-    run({"all": measure})
+    run({"steps": measure, "units": units, "success": success})

@@ -10,6 +10,7 @@ from limitlab.algorithms.gamp.iteration import Model, begin, gather
 from limitlab.algorithms.gamp.iteration import iterate as passes
 from limitlab.algorithms.gamp.trajectories import _trajectories
 from limitlab.benchmarks.table import Table, run, together
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import traced
 
 D, ALPHA, ITERATIONS = 4000, 2, 5
@@ -66,7 +67,7 @@ def whole_run(table: Table) -> None:
     )
     nature = (problem.inputs, *traced((problem.teacher, problem.channel)))
     sizes = (n, d, iterations, "scalar", "float64")
-    draw = jax.jit(lambda key: jax.random.normal(key, (n, d)) / jnp.sqrt(d))
+    draw = jax.jit(lambda key: normal(key, (n, d)) / jnp.sqrt(d))
     X = draw(jax.random.key(0))
 
     @jax.jit

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY"]
 
 PENALTY, FITS = 1e-6, 16
+SAMPLES = (100, 200, 300, 400, 500, 700, 850, 1000, 1300)
+AROUND = (-30, 0, 30)  # the rank of the features
 
 
 def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
     X, y = relu_digits()
     pool = ll.Pool(X, y, intercept=False)
     rank = len(pool.modes.eigenvalues)
-    ns = sorted({100, 200, 300, 400, 500, rank - 30, rank, rank + 30, 700, 850, 1000, 1300})
+    ns = sorted({*SAMPLES, *(rank + step for step in AROUND)})
     curve = ll.learning_curve(pool, ll.SquareLoss(), PENALTY, samples=ns, fits=FITS, progress=progress)
     v2 = (pool.modes.U.T @ y) ** 2 / len(y)
     plain = [_plug_in(pool.modes.eigenvalues, v2, n) for n in ns]
@@ -100,5 +102,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=60,
-    quick=Quick({"FITS": 6}, seconds=35),
+    quick=Quick({"FITS": 12, "SAMPLES": (200, 400, 1000)}, seconds=40, full=("in the median",)),
 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import limitlab as ll
-from limitlab.gallery.entry import Check, Entry, Progress, Quick
+from limitlab.gallery.entry import Check, Entry, Progress
 from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
 from limitlab.gallery.pools import cancer
 
@@ -97,5 +97,4 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=40,
-    quick=Quick({"FITS": 20, "NS": [20, 45, 90, 200, 450]}, seconds=20),
 )

@@ -131,5 +131,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=80,
-    quick=Quick({"FITS": 20, "NS": (60, 240)}, seconds=30),
+    quick=Quick({"FITS": 20, "NS": (60, 240)}, seconds=25, full=("class error within",)),
 )

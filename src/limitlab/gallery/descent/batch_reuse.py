@@ -173,5 +173,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=40,
-    quick=Quick({"D": 400, "RUNS": 8, "LIMIT": ll.DMFT(trajectories=4096, batches=6)}, seconds=15),
+    quick=Quick({"D": 400, "RUNS": 32, "LIMIT": ll.DMFT(trajectories=4096, batches=12)}, seconds=25),
 )

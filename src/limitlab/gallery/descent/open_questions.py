@@ -22,10 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY", "CELLS", "problem", "results"]
 
 EPS, T_MAX, EVERY = 0.02, 100.0, 50
-RUNS = {64: 40, 128: 20}  # dimension -> runs
+RUNS = {64: 120, 128: 60}  # dimension -> runs
 RATIOS = {1: 3.0, 2: 2.5}
 SEED = 5
-COLUMNS = ("success_rate", "success_rate_low", "success_rate_high", "median_time", "stuck", "unfinished", "runs")
+COLUMNS = (
+    "success_rate",
+    "success_rate_low",
+    "success_rate_high",
+    "median_time",
+    "stuck",
+    "wrong",
+    "unfinished",
+    "runs",
+)
 
 
 class Cell(NamedTuple):
@@ -194,6 +203,6 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=70,
-    quick=Quick({"RUNS": {64: 24, 128: 10}}, seconds=35),
+    seconds=80,
+    quick=Quick({"RUNS": {64: 24, 128: 8}}, seconds=35, full=("width: two units",)),
 )

@@ -211,5 +211,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=50,
-    quick=Quick({"RUNS": 8, "RATIOS": (1.5, 2.0, 3.0)}, seconds=20),
+    quick=Quick({"RUNS": 40, "RATIOS": (1.5, 2.0, 3.0)}, seconds=45),
 )

@@ -135,5 +135,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=50,
-    quick=Quick({"D": 64, "RUNS": 32}, seconds=20, full=("does not always succeed",)),
+    quick=Quick({"D": 64, "RUNS": 64}, seconds=30, full=("does not always succeed",)),
 )

@@ -7,7 +7,7 @@ interval in which the likelihood, maximised over the width omega, is within a fa
 no narrower than the gap between two ratios if success jumps from none to all in it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from limitlab.gallery.figures import Panel
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Step", "chance", "draw_rates", "fit_step", "found_of", "part_of", "success_curve"]
+__all__ = ["Step", "Trend", "chance", "draw_rates", "fit_step", "found_of", "part_of", "success_curve", "trend"]
 
 DROP = 1.92  # of the log-likelihood at the ends of a 95 % interval: half the 95 % quantile of chi^2 with one degree
 FLAT = 1e-3  # likelihoods this near are equal: where success jumps from none to all they do not choose
@@ -49,12 +49,13 @@ class Step(NamedTuple):
 
 
 def fit_step(curve: "xr.Dataset") -> Step:
-    """The step of a `success_curve`."""
+    """The step of a `success_curve`, or of a result of `success_rate` over sample ratios."""
     from scipy.special import log_expit, xlogy
     from scipy.stats import chi2
 
-    x, runs = np.log(curve["sample_ratio"].values), curve.sizes["replica"]
-    found = (curve["success"] > 0).sum("replica").values
+    rate = ll.success_rate(curve) if "success" in curve else curve
+    x, runs = np.log(rate["sample_ratio"].values), rate["runs"].values
+    found = np.rint(rate["success_rate"].values * runs)
     span = float(x[-1] - x[0])
     at, width = np.linspace(x[0] - span / 2, x[-1] + span / 2, 801), np.geomspace(span / 200, 2 * span, 80)
     score = (x - at[:, None, None]) / width[:, None]
@@ -67,6 +68,41 @@ def fit_step(curve: "xr.Dataset") -> Step:
     fits = float(chi2.sf(2 * (saturated - profile.max()), max(len(x) - 2, 1)))
     low, centre, high = np.exp([at[inside].min(), middle, at[inside].max()]).tolist()
     return Step(centre, low, high, omega, fits)
+
+
+class Trend(NamedTuple):
+    """Half-way points that move with d as a + b form(d): their value at another d, the slope b, and how well it fits.
+
+    ``fits`` is the probability of so large a chi^2 for points that obey the form, 1 if there are but two.
+    """
+
+    at: float
+    error: float
+    slope: float
+    slope_error: float
+    fits: float
+
+    def __str__(self) -> str:
+        return f"{self.at:.1f} ± {self.error:.1f}"
+
+
+def trend(points: Mapping[int, Step], form: Callable[[np.ndarray], np.ndarray], far: float) -> Trend:
+    """Half-way points by dimension, fitted with their errors by a + b form(d) and carried on to the dimension ``far``.
+
+    The standard error of a point is its 95 % interval over 3.92.
+    """
+    from scipy.stats import chi2
+
+    x = form(np.array(list(points), float))
+    y, sigma = np.array([(step.at, (step.high - step.low) / 3.92) for step in points.values()]).T
+    rows = np.stack([np.ones_like(x), x], axis=1) / sigma[:, None]
+    spread = np.linalg.inv(rows.T @ rows)
+    best = spread @ rows.T @ (y / sigma)
+    there = np.array([1.0, float(form(np.asarray(far, float)))])
+    left = float(np.sum((y / sigma - rows @ best) ** 2))
+    fits = float(chi2.sf(left, len(x) - 2)) if len(x) > 2 else 1.0
+    error, slope_error = np.sqrt([there @ spread @ there, spread[1, 1]]).tolist()
+    return Trend(float(there @ best), error, float(best[1]), slope_error, fits)
 
 
 def success_curve(

@@ -129,5 +129,9 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=100,
-    quick=Quick({"D": 400, "RUNS": 8, "LIMIT": ll.DMFT(trajectories=2048, batches=4)}, seconds=25),
+    quick=Quick(
+        {"D": 400, "RUNS": 8, "LIMIT": ll.DMFT(trajectories=1024, batches=8)},
+        seconds=50,
+        full=("control: a clock without 1/m",),
+    ),
 )

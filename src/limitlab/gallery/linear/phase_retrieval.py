@@ -131,5 +131,9 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=30,
-    quick=Quick({"REPLICAS": 8, "D": 500, "PATH_D": 1000, "RATIOS": np.linspace(0.1, 2.0, 39)}, seconds=12),
+    quick=Quick(
+        {"REPLICAS": 8, "D": 500, "PATH_D": 1000, "RATIOS": np.linspace(0.1, 2.0, 39)},
+        seconds=12,
+        full=("spectral start, alpha = 0.8",),
+    ),
 )

@@ -259,5 +259,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=75,
-    quick=Quick({"DIMENSIONS": (10, 20, 30, 40, 80, 320, math.inf), "DELTAS": DELTAS[::4]}, seconds=30),
+    quick=Quick({"DIMENSIONS": (10, 20, 30, 40, 80, 320, math.inf), "DELTAS": DELTAS[::6]}, seconds=30),
 )

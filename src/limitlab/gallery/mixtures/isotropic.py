@@ -194,6 +194,6 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=55,
-    quick=Quick({"REPLICAS": 3, "DELTAS": (0.4, 0.6)}, seconds=25),
+    quick=Quick({"REPLICAS": 5, "DELTAS": (0.4, 0.6)}, seconds=25),
     animation=animation,
 )

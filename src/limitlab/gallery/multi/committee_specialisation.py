@@ -1,17 +1,20 @@
-r"""When do the units of a committee become different? Two signs with a tie of their own, or by a coin; many signs.
+r"""When do the units of a committee become different? Two signs with a tie of their own, or by a coin; three; many.
 
 Labels are sign(sign z1 + sign z2), a tie being a third label. Below alpha = 2.0524 the best estimator knows the sum of
-the two directions only; above, it tells them apart, continuously. If ties are tossed by a coin, that takes 7.155. The
-sum of K signs needs about 0.571 K^2 samples per weight, their majority 3.27 K^2.
+the two directions only; above, it tells them apart, continuously. If ties are tossed by a coin, that takes 7.155. With
+the sum of three signs the change is of first order: alike units are stable up to 5.018, and well below it there is
+another state, far away, that is the better one. The sum of K signs needs about 0.571 K^2 samples per weight, their
+majority 3.27 K^2.
 """
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import limitlab as ll
 from limitlab.gallery.entry import Check, Entry, Progress, Quick
-from limitlab.gallery.figures import Drawing, new_figure, palette, style_axes
+from limitlab.gallery.figures import Drawing, Panel, new_figure, palette, style_axes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,9 +23,12 @@ __all__ = ["ENTRY"]
 
 RATIOS = np.array([1.0, 1.4, 1.8, 2.0, 2.05, 2.1, 2.2, 2.4, 2.7, 3.0, 3.4])
 RUNS = (1.5, 2.7, 3.4)
-D, REPLICAS, ITERATIONS = 1000, 8, 100
+D, REPLICAS, ITERATIONS = 1000, 16, 100
 START = ll.InformedStart(0.3)  # from small random columns some runs of this size end elsewhere
 WIDTHS = np.array([3, 5, 7, 9, 11, 15, 21])
+THREE = np.array([4.7, 4.8, 4.9])  # sample ratios of the sum of three signs
+POWERS = (1.5, 2.0, 2.5)  # of K
+APART = 0.05  # of the overlap along differences: units that are not alike
 
 
 def problem(alpha: float, ties: str = "zero") -> ll.Problem:
@@ -59,10 +65,41 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
         method="thresholds",
         reference=ll.BayesOptimal.matrix_reference,
     )
+    data["three"] = _three(progress)
     for i, alpha in enumerate(RUNS):
         data[f"gamp_{i}"] = ll.simulate(problem(alpha), D, replicas=REPLICAS, seed=i, progress=progress)
         data[f"evolution_{i}"] = ll.predict(problem(alpha), ll.StateEvolution())
     return data
+
+
+def _three(progress: Progress | None) -> "xr.Dataset":
+    """Both states of the sum of three signs: overlap along differences, free entropy; the one there is, if but one."""
+    one = ll.Problem(teacher=ll.MultiIndex(3, "sign_sum"), sample_ratio=float(THREE[0]))
+    apart, entropy = (np.zeros((2, len(THREE))) for _ in range(2))
+    for i, alpha in enumerate(THREE):
+        best = ll.predict(dataclasses.replace(one, sample_ratio=float(alpha)), ll.BayesOptimal())
+        M = best.M_branch.values
+        away = np.trace(M, axis1=1, axis2=2) / 3 - (M.sum(axis=(1, 2)) - np.trace(M, axis1=1, axis2=2)) / 6
+        last = int(np.argmax(away)) if np.max(away) > APART else 0
+        for k, j in enumerate((0, last)):
+            apart[k, i], entropy[k, i] = away[j], best.free_entropy_branch[j]
+        if progress is not None:
+            progress(i + 1, len(THREE), f"three units, alpha = {alpha:g}")
+    axes = ("kind", "sample_ratio")
+    return ll.analysis.dataset(
+        one,
+        {"apart": (axes, apart), "free_entropy": (axes, entropy)},
+        {"kind": ["alike", "specialised"], "sample_ratio": THREE},
+        method="BayesOptimal",
+        reference=ll.BayesOptimal.matrix_reference,
+    )
+
+
+def growth(widths: np.ndarray, needed: np.ndarray, power: float) -> tuple[float, float]:
+    """The limit of needed/K^power by a parabola in 1/K, and the largest relative distance from it."""
+    seen = needed / widths**power
+    fit = np.polyfit(1 / widths, seen, 2)
+    return float(fit[-1]), float(np.max(np.abs(np.polyval(fit, 1 / widths) / seen - 1)))
 
 
 def check(data: "dict[str, xr.Dataset]") -> list[Check]:
@@ -71,9 +108,10 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
     apart = data["zero"].different.values
     below, above = apart[zero > RATIOS], apart[zero < RATIOS]
     wide, K = data["wide"], WIDTHS.astype(float)
-    limits = {}
-    for name, many in (("sum", wide["sum"].values), ("majority", wide["majority"].values)):
-        limits[name] = float(np.polyfit(1 / K[2:], many[2:] / K[2:] ** 2, 2)[-1])
+    limits = {name: growth(K[2:], wide[name].values[2:], 2.0)[0] for name in ("sum", "majority")}
+    misfits = {name: [growth(K, wide[name].values, power)[1] for power in POWERS] for name in limits}
+    three, last = data["three"], float(wide["sum"][0])
+    jump, lead = three.apart.sel(kind="specialised").values, np.diff(three.free_entropy.values, axis=0)[0]
     early, late = ([_score(data, i, at) for i in range(len(RUNS))] for at in (5, -1))
     told = [float(_apart(data[f"evolution_{i}"].M.values[-1])) for i in range(len(RUNS))]
     return [
@@ -93,6 +131,29 @@ def check(data: "dict[str, xr.Dataset]") -> list[Check]:
             "sums of K signs need 0.571 K^2, majorities 3.27 K^2",
             abs(limits["sum"] - (np.pi / 2 - 1)) < 0.01 and abs(limits["majority"] - 3.26999) < 0.05,
             f"{limits['sum']:.4f} and {limits['majority']:.4f} for many",
+        ),
+        Check(
+            "both grow like K^2: other powers fit at least five times worse",
+            all(5 * two < min(less, more) for less, two, more in misfits.values()),
+            "; ".join(
+                f"{name} {', '.join(f'K^{p:g}: {x:.0e}' for p, x in zip(POWERS, each, strict=True))}"
+                for name, each in misfits.items()
+            ),
+        ),
+        Check(
+            "three units, sum of signs: first order; far from alike units, which are stable, there is a better state",
+            bool(
+                np.all(THREE < last)
+                and np.all(three.apart.sel(kind="alike").values < 1e-3)
+                and jump[0] < APART
+                and np.all(jump[1:] > 0.3)
+                and np.all(lead[1:] > 0)
+            ),
+            f"alike units are stable up to {last:.4f}; "
+            + ", ".join(
+                f"alpha = {a:g}: {f'{m:.3f}, free entropy {f:+.4f}' if m > APART else 'none'}"
+                for a, m, f in zip(THREE, jump, lead, strict=True)
+            ),
         ),
         Check(
             "message passing from an overlap of 0.3 follows state evolution",
@@ -120,7 +181,7 @@ def _score(data: "dict[str, xr.Dataset]", i: int, at: int) -> float:
 
 
 def figure(data: "dict[str, xr.Dataset]") -> Drawing:
-    fig, (left, right) = new_figure(2, width=5.2, height=4.2)
+    fig, (left, middle, right) = new_figure(3, width=4.9, height=4.2)
     zero = data["zero"]
     left.plot(RATIOS, zero.alike.values, color=palette[0], label="sum of the two, tie = third label")
     left.plot(RATIOS, zero.different.values, color=palette[1], label="difference, tie = third label")
@@ -136,6 +197,7 @@ def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     left.set_ylim(-0.05, 1.45)
     style_axes(left, x="samples per weight α = n/d", y="overlap with the teacher")
     left.set_title("Two units: told apart from 2.0524 on", fontsize="medium", loc="left")
+    _draw_three(middle, data)
     wide = data["wide"]
     for k, (name, limit) in enumerate((("sum", np.pi / 2 - 1), ("majority", 3.26999))):
         right.plot(WIDTHS, wide[name].values, "o-", color=palette[2 + k], label=f"{name} of K signs")
@@ -149,14 +211,36 @@ def figure(data: "dict[str, xr.Dataset]") -> Drawing:
     return fig
 
 
+def _draw_three(axes: Panel, data: "dict[str, xr.Dataset]") -> None:
+    three, last = data["three"], float(data["wide"]["sum"][0])
+    axes.plot([THREE[0] - 0.1, last], [0, 0], color=palette[0], lw=2, label="units alike: stable")
+    axes.plot([last, last + 0.2], [0, 0], ":", color=palette[0], lw=2, label=f"unstable from {last:.3f} on")
+    jump = three.apart.sel(kind="specialised").values
+    there = jump > APART
+    axes.plot(THREE[there], jump[there], "o-", color=palette[1], label="units different")
+    for alpha, m, f in zip(THREE, jump, np.diff(three.free_entropy.values, axis=0)[0], strict=True):
+        if m > APART:
+            axes.text(alpha + 0.01, m - 0.07, f"better by {f:.4f}", fontsize="small", color=palette[1])
+    axes.axvline(last, color="0.6", lw=1)
+    axes.set(xlim=(THREE[0] - 0.1, last + 0.2), ylim=(-0.05, 1.0))
+    axes.legend(fontsize="small", frameon=False, loc="upper left")
+    style_axes(axes, x="samples per weight α = n/d", y="overlap along differences, M₁₁ − M₁₂")
+    axes.set_title("Three units, sum of signs: at once", fontsize="medium", loc="left")
+
+
 ENTRY = Entry(
     name="committee-specialisation",
     title="Committees: when their units become different",
     claim="Two units with a third label for ties are told apart continuously from 2.0524 samples per weight on, with a "
-    "coin from 7.155; sums of K signs need 0.571 K^2 and majorities 3.27 K^2; message passing agrees.",
+    "coin from 7.155, three units at once; sums of K signs need 0.571 K^2 and majorities 3.27 K^2; message passing "
+    "agrees.",
     compute=compute,
     check=check,
     figure=figure,
-    seconds=60,
-    quick=Quick({"D": 500, "REPLICAS": 4, "RUNS": (1.5, 2.7)}, seconds=40),
+    seconds=115,
+    quick=Quick(
+        {"D": 500, "REPLICAS": 4, "RUNS": (1.5, 2.7), "THREE": np.array([4.7, 4.9])},
+        seconds=70,
+        full=("message passing from an overlap", "it stays specialised"),
+    ),
 )

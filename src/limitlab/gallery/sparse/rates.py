@@ -218,5 +218,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=45,
-    quick=Quick({"DRAWS": 48, "PAIRS": 8, "STEPS": [0.025, 0.05, 0.1], "SGD_D": [50, 100, 200]}, seconds=20),
+    quick=Quick({"DRAWS": 96, "PAIRS": 8, "STEPS": [0.025, 0.05, 0.1], "SGD_D": [50, 100, 200]}, seconds=20),
 )

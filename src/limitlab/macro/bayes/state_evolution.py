@@ -14,7 +14,7 @@ from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable_states
 from limitlab.macro.limit import AbstractLimit
-from limitlab.macro.multi.report import check_bins, evolved_matrix, matrix_setting
+from limitlab.macro.multi.report import check_bins, evolved_matrix, follows, matrix_setting
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.shapes import along_rows, places
@@ -36,6 +36,7 @@ __all__ = ["Order", "StateEvolution", "evolve", "matched_step", "mismatched_step
 WEAK = 1e-6
 INFORMED = 1 - 1e-9
 WELL_INFORMED = 0.99  # of several directions: sharper posteriors are beyond the grid
+SHARPEST = 1 - 1e-6  # of one field of a `MultiIndex` teacher
 A_FLOOR = 1e-10
 PERFECT = 1e-12  # of V: recovery is perfect
 MAX_ITERATIONS = 5000
@@ -167,7 +168,8 @@ class StateEvolution(AbstractLimit):
                     f"{self.start!r}. Choose one of these."
                 )
         else:
-            check_number("StateEvolution", "start", self.start, low=0, high=1, remedy="It is the share m/rho.")
+            remedy = "It is the share m/rho; a matrix is given by the problem, as Problem(start=InformedStart(M))."
+            check_number("StateEvolution", "start", self.start, low=0, high=1, remedy=remedy)
         if self.iterations is not None:
             check_integer("StateEvolution", "iterations", self.iterations, low=1, remedy="Ask for at least one.")
         if self.d is not None:
@@ -175,7 +177,27 @@ class StateEvolution(AbstractLimit):
         check_bins("StateEvolution", self.bins)
 
     def setting(self, problem: Problem, asked: Asked) -> "MessagePassing":
-        return MessagePassing.of(problem, asked, self.start == "uninformed", self.bins)
+        setting = MessagePassing.of(problem, asked, self.start == "uninformed", self.bins)
+        if isinstance(setting.glm, MultiGLM):
+            self._check_matrix_start(setting, setting.glm, asked)
+        return setting
+
+    def _check_matrix_start(self, setting: "MessagePassing", glm: MultiGLM, asked: Asked) -> None:
+        K, M = glm.teacher.units, self.begin_matrix(setting)
+        most, top = WELL_INFORMED if K > 1 else SHARPEST, float(np.linalg.eigvalsh(M)[-1])
+        if top > most:
+            asked.refuse(
+                f"a start whose overlap has eigenvalues up to {most:g}: what is known better is beyond its grid",
+                f"{top:g}",
+                "Start from 0.9, say, or from start='informed'; the perfect state stays perfect.",
+            )
+        if not follows(glm, M):
+            asked.refuse(
+                f"a start with alike units, M = q 11^T/K, of {K} directions: beyond 3 it knows the committee ansatz "
+                "M = q_d I + q_a 11^T/K with q_d = 0 only",
+                f"the overlap {np.round(M, 6).tolist()}",
+                "Leave the start out, use such a matrix, a smaller width, or simulate GAMP().",
+            )
 
     def memory(self, setting: "MessagePassing", times: np.ndarray | None) -> Memory:
         count = self.iterations or setting.iterations

@@ -26,6 +26,7 @@ from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.macro.dmft.rows import Fit, Kernels, Model, Row, Scheme
 from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.numerics.linalg import gram_factor
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import as_array
 
 __all__ = [
@@ -141,7 +142,7 @@ def observe(model: Model, sample: Sample, past, now: Block, front: Front, key, M
     m, field = model.units, front.h + model.along(M) @ sample.h0
     g, J = _force(model, sample.y, field, front.mask)
     signs = jax.random.rademacher(_key(key, SIGNS, t), front.V.shape, jnp.int8)
-    Z = jax.random.normal(_key(key, NOISE, t), g.shape)
+    Z = normal(_key(key, NOISE, t), g.shape)
     at = t % (len(now.h) // m) * m
     rows = Block(front.h, g, front.V, signs, Z, front.z)
     now = jax.tree.map(lambda block, row: jax.lax.dynamic_update_slice_in_dim(block, row, at, 0), now, rows)
@@ -177,7 +178,7 @@ def move(model: Model, k: Kernels, past, now: Block, front: Front, key, tangent:
         xi = _combination(noise, [block.Z for block in blocks], t)
     heat = 0.0
     if rule.heat is not None:
-        heat = jax.random.normal(_key(key, HEAT, t), front.h.shape)
+        heat = normal(_key(key, HEAT, t), front.h.shape)
         heat = e / eps * jnp.sqrt(2 * rule.heat * eps) * heat
     h = a * front.h - e * (g + _combination(K, [block.h for block in blocks], t) + xi) + heat
     z = front.z
@@ -245,7 +246,7 @@ def _key(key, stream: int, t):
 def draw_normals(key, first: int, length: int, units: int, count: int) -> jax.Array:
     """The normal variables Z (length m, N) of ``length`` steps, as `observe` will draw them."""
     steps = jnp.arange(first, first + length)
-    drawn = jax.vmap(lambda t: jax.random.normal(_key(key, NOISE, t), (units, count)))(steps)
+    drawn = jax.vmap(lambda t: normal(_key(key, NOISE, t), (units, count)))(steps)
     return drawn.reshape(-1, count)
 
 

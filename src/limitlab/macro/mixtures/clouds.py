@@ -21,6 +21,7 @@ from limitlab.macro.mixtures.start import Units, draw_clouds
 from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
+from limitlab.numerics.random import normal
 from limitlab.numerics.shapes import along_rows
 from limitlab.numerics.trees import as_array
 from limitlab.problems.inputs.labelled import Widths
@@ -157,7 +158,7 @@ def _kicked_steps(flow: _Flow, clouds: Units, step: Any, first: Any, count: Any,
     def one(k, x):
         keys = Units(*jax.random.split(jax.random.fold_in(key, k), 3))
         return jax.tree.map(
-            lambda x, dx, key, on: x + step * dx + on * size * jax.random.normal(key, x.shape),
+            lambda x, dx, key, on: x + step * dx + on * size * normal(key, x.shape),
             x,
             drift(x, flow),
             keys,

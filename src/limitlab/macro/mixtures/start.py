@@ -13,6 +13,7 @@ import numpy as np
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.numerics.keys import Stream, root
+from limitlab.numerics.random import normal
 from limitlab.problems.starts.neurons import Neurons
 
 __all__ = ["Units", "draw_clouds"]
@@ -47,7 +48,7 @@ def _random(seed: np.ndarray, pairs: int, d: int) -> tuple[jax.Array, jax.Array]
 
     def draws(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         keys = jax.random.split(key, 4)
-        return jax.random.normal(keys[0], (pairs, d)), jax.lax.map(lambda other: _strata(other, pairs), keys[1:])
+        return normal(keys[0], (pairs, d)), jax.lax.map(lambda other: _strata(other, pairs), keys[1:])
 
     return jax.lax.map(draws, jax.random.split(root(seed, Stream.CLOUD)))  # a generator is long to write out
 

@@ -14,12 +14,14 @@ import numpy as np
 from limitlab.macro.multi.information import FieldLaw, Information, certainty, information
 from limitlab.macro.multi.weights import weights_of
 
-__all__ = ["Model", "State", "branches", "evolve", "settle"]
+__all__ = ["Model", "State", "branches", "evolve", "settle", "told_at"]
 
 PLAIN = 400  # iterations at most
 CLOSE = 3e-3  # a change from which on Newton's method is tried
 EXACT = 1e-10  # a change of M that is none
+THREE = 1e-7  # the same of three directions, whose grid errs by more
 ROUGH = 2e-4  # the same where nodes are random
+AGAIN = {1: 4, 2: 4, 3: 100}  # the fall of a change before Newton's method is tried again: it costs many steps
 PERFECT = 2e-3  # of the error of +-1 weights that still falls, without noise: they are recovered
 SAME = 1e-4
 WEAK = 1e-3  # of a push off a fixed point
@@ -57,15 +59,16 @@ def evolve(model: Model, alpha: float, M: np.ndarray, iterations: int) -> np.nda
 
 def settle(model: Model, alpha: float, M: np.ndarray) -> tuple[np.ndarray, float]:
     """The fixed point that the iteration from M goes to, and the last change."""
-    sharp, change, tried = model.law.rule.name != "sobol", np.inf, np.inf
+    K, sharp, change, tried = len(M), model.law.rule.name != "sobol", np.inf, np.inf
+    none = (EXACT if K < 3 else THREE) if sharp else ROUGH
     for _ in range(PLAIN):
         if _perfect(M):
             return M, 0.0
         after = _recovered(model, M, model.step(alpha, M))
         change, M = float(np.max(np.abs(after - M))), after
-        if change < (EXACT if sharp else ROUGH):
+        if change < none:
             break
-        if sharp and change < min(CLOSE, tried / 4):
+        if sharp and change < min(CLOSE, tried / AGAIN[K]):
             tried = change
             polished = _newton(model, alpha, M)
             if polished is not None:
@@ -92,14 +95,22 @@ def branches(model: Model, alpha: float, informed: np.ndarray | None = None) -> 
 def _state(model: Model, alpha: float, name: str, M: np.ndarray, left: float) -> State:
     if not model.gaussian and _perfect(M):
         K = len(M)
-        f = alpha * certainty(model.law) - K * np.log(2.0)
-        return State(name, np.eye(K), f, Information(np.zeros((K, K)), 0.0, np.nan), 0.0)
+        f = alpha * certainty(model.law).phi - K * np.log(2.0)
+        return State(name, np.eye(K), f, told_at(model, np.eye(K)), 0.0)
     at = information(model.law, M)
     other = information(model.law, M, 0.5)
     A = alpha * at.gg
     phi = weights_of(model.gaussian)(A).phi
     f = phi + alpha * (at.phi + other.phi) / 2 - float(np.trace(M @ A)) / 2
     return State(name, M, f, at, left)
+
+
+def told_at(model: Model, M: np.ndarray) -> Information:
+    """What labels tell at the overlap M; nothing is left to tell where all is known."""
+    if _perfect(M):
+        known = certainty(model.law)
+        return Information(np.zeros_like(M), known.phi, known.predicted)
+    return information(model.law, M)
 
 
 def _canonical(M: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from limitlab.problems.links.labels import Labels, labels_of, levels, parity, si
 __all__ = [
     "FieldLaw",
     "Information",
+    "Known",
     "certainty",
     "evidence",
     "field_law",
@@ -245,8 +246,16 @@ def _by_panels(law: FieldLaw, w: np.ndarray, V: float) -> tuple[np.ndarray, list
     return kernel @ P, [((kernel * gap / V) @ P)[..., None]]
 
 
-def certainty(law: FieldLaw) -> float:
-    """E log P(y|z) once all is known: 0 if nothing is left to chance."""
+class Known(NamedTuple):
+    """Once all fields are known: E log P(y|z), the mean square of the predicted label, and E max_y P(y|z)."""
+
+    phi: float
+    predicted: float
+    surest: float
+
+
+def certainty(law: FieldLaw) -> Known:
+    """What labels leave to chance once all is known; nothing, if they are a function of the fields."""
     if law.patterns is not None:
         P, p = law.patterns.T, np.full(2**law.width, 0.5**law.width)
     elif law.rule.sets:
@@ -256,4 +265,6 @@ def certainty(law: FieldLaw) -> float:
         z = np.linspace(-LINE, LINE, 4001)
         p = np.exp(-(z**2) / 2)
         P, p = law.labels.likelihood(law.link.on_host(z[:, None])), p / p.sum()
-    return float(p @ (np.where(P > 0, P * np.log(np.where(P > 0, P, 1.0)), 0.0) @ law.labels.weight))
+    weight, y = law.labels.weight, law.labels.y
+    phi = float(p @ (np.where(P > 0, P * np.log(np.where(P > 0, P, 1.0)), 0.0) @ weight))
+    return Known(phi, float(p @ (P @ (weight * y)) ** 2), float(p @ np.max(P, axis=1)))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from limitlab.algorithms.settings.multi_index import MultiGLM
-from limitlab.macro.multi.branches import Model, State, branches, evolve, settle
+from limitlab.macro.multi.branches import Model, State, branches, evolve, settle, told_at
 from limitlab.macro.multi.committees import (
     Unspecialised,
     alike_units,
@@ -14,13 +14,21 @@ from limitlab.macro.multi.committees import (
     specialisation,
     unspecialised,
 )
-from limitlab.macro.multi.information import Information, evidence, field_law, information, sobol_rule, surest
+from limitlab.macro.multi.information import (
+    Information,
+    certainty,
+    evidence,
+    field_law,
+    information,
+    sobol_rule,
+    surest,
+)
 from limitlab.numerics.checks import check_integer
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
 from limitlab.results.schema import dataset
 
-__all__ = ["bayes_matrix", "check_bins", "evolved_matrix", "matrix_setting"]
+__all__ = ["bayes_matrix", "check_bins", "evolved_matrix", "follows", "matrix_setting"]
 
 FULL = 3  # directions at most whose overlap is any matrix
 UNSETTLED = 1e-3  # a last change of M above which an iteration has not ended
@@ -50,6 +58,12 @@ def matrix_setting(problem: Problem, asked: Asked, bins: int | None) -> MultiGLM
             "Use a smaller width or one of these committees; GAMP() can be simulated at any width.",
         )
     return setting
+
+
+def follows(setting: MultiGLM, M: np.ndarray) -> bool:
+    """Whether the iteration from the overlap M can be followed: wide committees need alike units."""
+    K = setting.teacher.width
+    return K <= FULL or bool(np.max(np.abs(M - np.mean(M))) < SMALL)
 
 
 def bayes_matrix(setting: MultiGLM, bins: int | None, method: str, reference: str):
@@ -88,14 +102,14 @@ def evolved_matrix(
     """The iteration from the overlap ``start``, and where it ends."""
     K = setting.teacher.width
     if K > FULL:
-        M, errors, end, last, kind = _alike_path(setting, iterations)
+        M, errors, end, last, kind = _alike_path(setting, float(np.sum(start)) / K, iterations)
         attrs, status = _alike_about(setting), "ok"
     else:
         model = _model(setting, bins)
         M = evolve(model, setting.ratio, start, iterations)
         end, left = settle(model, setting.ratio, M[-1])
-        errors = np.array([_errors(model, one, information(model.law, one))[1] for one in M])
-        at = information(model.law, end)
+        errors = np.array([_errors(model, one, told_at(model, one))[1] for one in M])
+        at = told_at(model, end)
         _, last, kind = _errors(model, end, at)
         attrs, status = _about(model, end, at), "ok" if left < UNSETTLED else "not_converged"
     along, names = ("iteration",), ("teacher", "teacher_2")
@@ -130,12 +144,11 @@ def _about(model: Model, M: np.ndarray, at: Information) -> dict[str, Any]:
 
 def _errors(model: Model, M: np.ndarray, at: Information) -> tuple[float, float, str]:
     """The mean-square error on a new label, the error in the sense of the labels, and its name."""
-    square = _mean_square(model)
-    if np.max(1 - np.diag(M)) < 1e-12:
-        at = at._replace(predicted=square - model.law.labels.variance)
-    mse = square - at.predicted
+    mse = _mean_square(model) - at.predicted
     if model.law.labels.binary:
-        return mse, 1 - surest(model.law, M), "classification error"
+        known = np.max(1 - np.diag(M)) < 1e-12
+        right = certainty(model.law).surest if known else surest(model.law, M)
+        return mse, 1 - right, "classification error"
     return mse, mse, "mean-square error"
 
 
@@ -189,10 +202,12 @@ def _alike_errors(setting: MultiGLM, at: Unspecialised) -> tuple[float, float, s
     return mse, mse, "mean-square error"
 
 
-def _alike_path(setting: MultiGLM, iterations: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, str]:
-    """M and the error along the iteration from nothing, M and the error at its end, and what the error is."""
+def _alike_path(
+    setting: MultiGLM, lam: float, iterations: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, str]:
+    """M and the error along the iteration from lam 11^T/K, M and the error at its end, and what the error is."""
     K = setting.teacher.width
-    units, lam, path, errors, kind = alike_units(setting.link, K, setting.variance), 0.0, [], [], ""
+    units, path, errors, kind = alike_units(setting.link, K, setting.variance), [], [], ""
     for _ in range(iterations + 1):
         at = at_overlap(units, max(lam, SMALL))
         _, error, kind = _alike_errors(setting, at)

@@ -21,6 +21,7 @@ from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import plus, runge_kutta_step
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import as_array, as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
@@ -46,7 +47,7 @@ BLOCK = 2**24  # numbers held at once by the drifts of a block of paths (128 MiB
 def draw(overlaps: Overlaps, key: jax.Array, samples: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Fields (B, p+k), label noise (B,) and fair signs (B,) of fresh samples."""
     n = overlaps.Q.shape[0] + overlaps.P.shape[0]
-    g = jax.random.normal(key, (samples, n + 2))  # one call: the generator is what takes longest to compile
+    g = normal(key, (samples, n + 2))  # one call: the generator is what takes longest to compile
     return g[:, :n] @ gram_factor(overlaps.omega).T, g[:, n], jnp.sign(g[:, n + 1])
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import is_zero
 from limitlab.problems.channels.base import AbstractChannel
 
@@ -45,7 +46,7 @@ class AbstractNoisyChannel(AbstractChannel):
         y = self.clean(z)
         if self.noise is None:
             return y
-        return y + jnp.sqrt(self.noise) * jax.random.normal(key, z.shape, z.dtype)
+        return y + jnp.sqrt(self.noise) * normal(key, z.shape, z.dtype)
 
 
 def check_nonnegative(y, channel: AbstractNoisyChannel, by: str):

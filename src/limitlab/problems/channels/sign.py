@@ -8,6 +8,7 @@ import numpy as np
 
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, erf, log_ndtr, log_normal, mills, truncated_variance
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import is_zero
 from limitlab.problems.channels.base import Information, Output
 from limitlab.problems.channels.binary import BinaryChannel
@@ -41,7 +42,7 @@ class Sign(BinaryChannel):
     def sample(self, key, z):
         noise, coin = jax.random.split(key)
         if not is_zero(self.variance):
-            z = z + jnp.sqrt(self.variance) * jax.random.normal(noise, z.shape, z.dtype)
+            z = z + jnp.sqrt(self.variance) * normal(noise, z.shape, z.dtype)
         y = jnp.where(z >= 0, 1.0, -1.0).astype(z.dtype)
         if not is_zero(self.flip):
             y = jnp.where(jax.random.uniform(coin, z.shape) < self.flip, -y, y)

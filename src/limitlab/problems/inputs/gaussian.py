@@ -1,10 +1,10 @@
 """Normal inputs."""
 
-import jax
 import jax.numpy as jnp
 
 from limitlab._setup import double
 from limitlab.errors import InputError
+from limitlab.numerics.random import normal
 from limitlab.problems.base import AbstractInputs
 from limitlab.problems.inputs.spectra import AbstractSpectrum
 
@@ -39,7 +39,7 @@ class Gaussian(AbstractInputs):
         return None if self.spectrum is None else self.spectrum.atoms
 
     def draw(self, key, count, d, dtype=float):
-        x = jax.random.normal(key, (count, d), dtype) / jnp.sqrt(jnp.asarray(d, dtype))
+        x = normal(key, (count, d), dtype) / jnp.sqrt(jnp.asarray(d, dtype))
         return x if self.spectrum is None else x * jnp.asarray(self.spectrum.atoms.deviations(d), dtype)
 
     def check(self, d):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.random import normal
 from limitlab.problems.base import CHUNK, Points
 from limitlab.problems.inputs.labelled import AbstractLabelledInputs, Widths
 
@@ -16,7 +17,7 @@ def _halves(key: jax.Array, count: int, d: int):
     half = -(-count // (2 * CHUNK)) * CHUNK
     key_z, key_u = jax.random.split(key)
     y = jnp.where(jnp.arange(half) % 2 == 0, 1.0, -1.0)
-    z = jax.random.normal(key_z, (half, d)) / jnp.sqrt(float(d))
+    z = normal(key_z, (half, d)) / jnp.sqrt(float(d))
     return z, y, (np.arange(half) // 2 + np.asarray(jax.random.uniform(key_u, (half,)))) / (half / 2)
 
 
@@ -36,7 +37,7 @@ class IsotropicMixture(AbstractLabelledInputs):
     def draw(self, key, count, d, dtype=float):
         key_y, key_z = jax.random.split(key)
         y = jax.random.rademacher(key_y, (count,), dtype=dtype)
-        z = jax.lax.optimization_barrier(jax.random.normal(key_z, (count, d), dtype))
+        z = jax.lax.optimization_barrier(normal(key_z, (count, d), dtype))
         return ((1 + self.delta * y) / jnp.sqrt(float(d)))[:, None] * z, y
 
     def test_points(self, key, count, d):
@@ -77,7 +78,7 @@ class AnisotropicMixture(AbstractLabelledInputs):
     def draw(self, key, count, d, dtype=float):
         key_y, key_z = jax.random.split(key)
         y = jax.random.rademacher(key_y, (count,), dtype=dtype)
-        z = jax.lax.optimization_barrier(jax.random.normal(key_z, (count, d), dtype))
+        z = jax.lax.optimization_barrier(normal(key_z, (count, d), dtype))
         scale = jnp.where(jnp.arange(d) < jnp.round(self.fraction * d), 1 + self.delta * y[:, None], 1.0)
         return scale * z / jnp.sqrt(float(d)), y
 

@@ -71,7 +71,9 @@ class AbstractLink(Part):
             at = z[np.argmin(np.isfinite(y))].round(3).tolist()
             raise InputError(f"MultiIndex.link must give finite numbers; {self!r} does not at z = {at}.")
         if np.ptp(y) <= 1e-12 * np.max(np.abs(y)):
-            raise InputError(f"MultiIndex.link must not be constant; {self!r} is {y[0]:g} everywhere.")
+            raise InputError(
+                f"MultiIndex.link must not be constant; {self!r} is {y[0]:g} everywhere. Let every field count."
+            )
         for k in range(width):
             moved = z.copy()
             moved[:, k] = other[:, k]

@@ -55,7 +55,7 @@ class CustomLink(AbstractLink):
     @double
     def check(self, width):
         try:
-            shape = jax.eval_shape(self.given, jax.ShapeDtypeStruct((width,), float)).shape
+            one = jax.eval_shape(self.given, jax.ShapeDtypeStruct((width,), float))
         except Exception as error:
             first = str(error).splitlines()[0][:200]
             raise InputError(
@@ -63,12 +63,30 @@ class CustomLink(AbstractLink):
                 f"raised {type(error).__name__}: {first}. Write it with jax.numpy, as in "
                 "lambda z: jnp.tanh(z[0] + z[1])."
             ) from error
-        if shape != ():
+        if one.shape != ():
             raise InputError(
                 f"MultiIndex.link must give one number for the {width} fields of one input; {self._label} gives shape "
-                f"{shape}. It is called with z of shape ({width},)."
+                f"{one.shape}. It is called with z of shape ({width},)."
             )
+        if jnp.issubdtype(one.dtype, jnp.complexfloating):
+            raise InputError(
+                f"MultiIndex.link must give a real number; {self._label} gives a complex one. Take jnp.real or jnp.abs "
+                "of it."
+            )
+        self._check_places(width)
         super().check(width)
+
+    def _check_places(self, width: int) -> None:
+        """JAX takes the last field for one that is not there; NumPy says so."""
+        try:
+            self.given(np.linspace(0.1, 0.9, width))
+        except IndexError as error:
+            raise InputError(
+                f"MultiIndex.link must use the fields z[0] to z[{width - 1}] (width={width}); {self._label} asks for "
+                f"another: {error}. Count from 0, or use a larger width."
+            ) from error
+        except Exception:  # what only JAX arrays can do
+            return
 
 
 @eqx.filter_jit

@@ -9,6 +9,7 @@ import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_array, check_choice, check_integer
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import as_array, is_zero, plain
 from limitlab.problems.activations import Activation, activation
 from limitlab.problems.base import AbstractStudent, AbstractTeacher, Pace, Response
@@ -103,7 +104,7 @@ class Committee(AbstractTeacher, AbstractStudent):
 
     def draw(self, key, d):
         """Orthonormal directions, times sqrt(d), of random orientation."""
-        frame, _ = jnp.linalg.qr(jax.random.normal(key, (d, self.width)))
+        frame, _ = jnp.linalg.qr(normal(key, (d, self.width)))
         return self.with_directions(jnp.sqrt(float(d)) * frame.T)
 
     def with_directions(self, rows):

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer
+from limitlab.numerics.random import normal
 from limitlab.numerics.trees import plain
 from limitlab.problems.base import AbstractTeacher
 from limitlab.problems.links import AbstractLink
@@ -97,7 +97,7 @@ class MultiIndex(AbstractTeacher):
             return self.prior.sample(key, (self.width, d))
         if d < self.width:
             raise InputError(f"MultiIndex needs d >= {self.width}, its number of directions; got d={d}.")
-        frame, _ = jnp.linalg.qr(jax.random.normal(key, (d, self.width)))
+        frame, _ = jnp.linalg.qr(normal(key, (d, self.width)))
         return jnp.sqrt(float(d)) * frame.T
 
     def with_directions(self, rows):

@@ -11,6 +11,7 @@ from limitlab._setup import double
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.rules import panel_nodes
+from limitlab.numerics.random import normal
 from limitlab.problems.activations import Activation, activation
 from limitlab.problems.base import AbstractStudent
 from limitlab.problems.inputs.modes import Modes
@@ -65,7 +66,7 @@ class RandomFeatures(AbstractStudent):
 
     def directions_of(self, key: jax.Array, d: int) -> jax.Array:
         """F (p, d)."""
-        return jax.random.normal(key, (self.width(d), d))
+        return normal(key, (self.width(d), d))
 
     def features(self, F: jax.Array, x: jax.Array) -> jax.Array:
         """sigma(F x)/sqrt(p) (n, p) at the inputs x (n, d)."""

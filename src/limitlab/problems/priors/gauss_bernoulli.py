@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.normal import log_normal
+from limitlab.numerics.random import normal
 from limitlab.problems.priors.base import AbstractPrior, Posterior
 
 __all__ = ["GaussBernoulliPrior"]
@@ -38,7 +39,7 @@ class GaussBernoulliPrior(AbstractPrior):
 
     def sample(self, key, shape):
         coin, size = jax.random.split(key)
-        w = jnp.sqrt(self.variance) * jax.random.normal(size, shape)
+        w = jnp.sqrt(self.variance) * normal(size, shape)
         return jnp.where(jax.random.uniform(coin, shape) < self.density, w, 0.0)
 
     def denoise(self, A, B):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.random import normal
 from limitlab.problems.priors.base import AbstractPrior, BayesWeights, Posterior
 
 __all__ = ["GaussianPrior"]
@@ -26,7 +27,7 @@ class GaussianPrior(AbstractPrior):
         return 9 * jnp.sqrt(self.variance)
 
     def sample(self, key, shape):
-        return jnp.sqrt(self.variance) * jax.random.normal(key, shape)
+        return jnp.sqrt(self.variance) * normal(key, shape)
 
     def vector(self, key, d):
         r"""On the sphere :math:`|w|^2 = \rho d`: direction and norm are independent, so that this only removes the
@@ -40,7 +41,7 @@ class GaussianPrior(AbstractPrior):
 
     def blocks(self, key, places, squares):
         """On a sphere in every block, of mean square ``squares`` there: as in `vector`, only scatter is removed."""
-        w, count = jax.random.normal(key, (len(places),)), len(squares)
+        w, count = normal(key, (len(places),)), len(squares)
         total, size = (jax.ops.segment_sum(x, places, count) for x in (jnp.square(w), jnp.ones_like(w)))
         return w * jnp.sqrt(squares * size / jnp.where(size > 0, total, 1.0))[places]
 

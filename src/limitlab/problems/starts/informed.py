@@ -3,12 +3,12 @@
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
+from limitlab.numerics.random import normal
 from limitlab.problems.starts.base import AbstractStart, Order
 from limitlab.problems.starts.matrices import check_matrix, matrix
 
@@ -24,7 +24,9 @@ def _number_or_matrix(value: Any) -> Any:
 def _check_matrix(M: np.ndarray) -> None:
     check_matrix("InformedStart", "overlap", M)
     if M.shape[0] != M.shape[1] or np.max(np.abs(M - M.T)) > 1e-12:
-        raise InputError(f"InformedStart.overlap must be a number or a symmetric matrix; got {M.tolist()}.")
+        raise InputError(
+            f"InformedStart.overlap must be a number or a symmetric matrix; got {M.tolist()}. Use (M + M.T)/2, say."
+        )
     values = np.linalg.eigvalsh(M)
     if values[0] < -1e-12 or values[-1] > 1 + 1e-12:
         raise InputError(
@@ -87,7 +89,7 @@ class InformedStart(AbstractStart):
         M = jnp.asarray(self.overlap) * jnp.eye(K) if np.ndim(self.overlap) == 0 else jnp.asarray(self.overlap)
         values, vectors = jnp.linalg.eigh(M)
         spread = (vectors * jnp.sqrt(jnp.clip(values * (1 - values), 0.0))) @ vectors.T
-        return directions.T @ M + jax.random.normal(key, (d, K)) @ spread, jnp.eye(K) - M
+        return directions.T @ M + normal(key, (d, K)) @ spread, jnp.eye(K) - M
 
     def draw(self, key, d, p, k):
         return self.limit(p, k)
@@ -101,7 +103,7 @@ class InformedStart(AbstractStart):
             raise InputError(
                 f"InformedStart needs d >= {p + k} dimensions for {p} student and {k} teacher units; got d={d}."
             )
-        frame, _ = jnp.linalg.qr(jnp.concatenate([directions.T, jax.random.normal(key, (d, p))], axis=1))
+        frame, _ = jnp.linalg.qr(jnp.concatenate([directions.T, normal(key, (d, p))], axis=1))
         near = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
         fresh = frame.T[k : k + p]
         return jnp.sqrt(float(d)) * (self.share * near[jnp.arange(p) % k] + jnp.sqrt(1 - self.share**2) * fresh)
@@ -113,7 +115,7 @@ class InformedStart(AbstractStart):
     def direction(self, key, teacher, spherical):
         """Exactly the asked cosine with the teacher, and |w|^2 = d."""
         d = teacher.shape[0]
-        z = jax.random.normal(key, (d,))
+        z = normal(key, (d,))
         along = teacher / jnp.linalg.norm(teacher)
         z = z - (z @ along) * along
         c = self.share
@@ -145,6 +147,6 @@ class InformedStart(AbstractStart):
         if evidence.teacher is None:
             raise InputError("InformedStart needs a teacher to be near to. Use SpectralStart() or RandomStart(0.01).")
         d, rho, share = evidence.X.shape[1], jnp.asarray(evidence.prior.second_moment, float), self.share
-        xi = jax.random.normal(key, (d,))
+        xi = normal(key, (d,))
         a = share * evidence.teacher + jnp.sqrt(rho * share * (1 - share)) * xi
         return a, jnp.full(d, rho * (1 - share))

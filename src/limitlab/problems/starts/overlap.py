@@ -3,13 +3,13 @@
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_psd
 from limitlab.numerics.linalg import gram_factor
+from limitlab.numerics.random import normal
 from limitlab.problems.starts.base import AbstractStart
 from limitlab.problems.starts.matrices import (
     check_matrix,
@@ -63,7 +63,7 @@ class OverlapStart(AbstractStart):
         if d < p + k:
             raise InputError(f"OverlapStart needs d >= {p + k} dimensions for {p} units and {k} directions; got d={d}.")
         L = gram_factor(jnp.asarray(np.block([[self.P, self.M.T], [self.M, self.Q]])))[k:]
-        frame, up = jnp.linalg.qr(jnp.concatenate([directions.T, jax.random.normal(key, (d, p))], axis=1))
+        frame, up = jnp.linalg.qr(jnp.concatenate([directions.T, normal(key, (d, p))], axis=1))
         return jnp.sqrt(float(d)) * L @ (frame * jnp.sign(jnp.diagonal(up))).T
 
     def limit(self, p, k):

@@ -9,7 +9,7 @@ import numpy as np
 
 from limitlab.numerics.checks import check_choice, check_number
 from limitlab.numerics.linalg import on_sphere
-from limitlab.numerics.random import wishart
+from limitlab.numerics.random import normal, wishart
 from limitlab.problems.starts.base import AbstractStart, Order
 from limitlab.problems.starts.matrices import (
     check_teacher_gram,
@@ -73,7 +73,7 @@ class RandomStart(AbstractStart):
     def draw(self, key, d, p, k):
         P = teacher_gram(self.P, k)
         key_m, key_q = jax.random.split(key)
-        G = jax.random.normal(key_m, (p, k))
+        G = normal(key_m, (p, k))
         M = G @ root(P) / jnp.sqrt(d)
         Q = (G @ G.T + wishart(key_q, p, d - k)) / d
         if self.sphere:
@@ -86,13 +86,13 @@ class RandomStart(AbstractStart):
         return self.scale**2 * jnp.eye(p), jnp.zeros((p, k)), teacher_gram(self.P, k)
 
     def weights(self, key, p, d, directions):
-        W = jax.random.normal(key, (p, d))
+        W = normal(key, (p, d))
         if self.sphere:
             W = W * jnp.sqrt(d / jnp.sum(W**2, axis=1, keepdims=True))
         return self.scale * W
 
     def draw_bias(self, key, p):
-        return self.bias_scale * jax.random.normal(key, (p,))
+        return self.bias_scale * normal(key, (p,))
 
     def draw_second_layer(self, key, p):
         return self.second_layer_scale * self._layer(key, p)
@@ -103,7 +103,7 @@ class RandomStart(AbstractStart):
         if self.second_layer == "uniform":
             return jax.random.uniform(key, (p,), minval=-1.0, maxval=1.0)
         if self.second_layer == "gaussian":
-            return jax.random.normal(key, (p,))
+            return normal(key, (p,))
         return jnp.ones(p)
 
     @property
@@ -136,7 +136,7 @@ class RandomStart(AbstractStart):
         )
 
     def direction(self, key, teacher, spherical):
-        w = self.scale * jax.random.normal(key, teacher.shape)
+        w = self.scale * normal(key, teacher.shape)
         if spherical:
             return on_sphere(w)
         return self.scale * on_sphere(w) if self.sphere else w
@@ -159,7 +159,7 @@ class RandomStart(AbstractStart):
         It says more than it knows (q > m), so use a small scale such as 0.01; from 0.3 on many runs end badly.
         """
         d, rho = evidence.X.shape[1], jnp.asarray(evidence.prior.second_moment, float)
-        xi = jax.random.normal(key, (d,))
+        xi = normal(key, (d,))
         xi = xi * jnp.sqrt(d / jnp.sum(jnp.square(xi))) if self.sphere else xi
         return self.scale * xi, jnp.full(d, rho)
 
@@ -169,4 +169,4 @@ class RandomStart(AbstractStart):
     def matrix_estimate(self, key, directions):
         """Different columns a = scale * xi, V = I; use a small scale such as 0.01."""
         K, d = directions.shape
-        return self.scale * jax.random.normal(key, (d, K)), jnp.eye(K)
+        return self.scale * normal(key, (d, K)), jnp.eye(K)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.linalg import leading_vector
+from limitlab.numerics.random import normal
 from limitlab.problems.starts.base import AbstractStart, Evidence
 
 __all__ = ["SpectralStart", "spectral_weights"]
@@ -55,7 +56,7 @@ class SpectralStart(AbstractStart):
 
     def estimate(self, key, evidence):
         d, rho = evidence.X.shape[1], jnp.asarray(evidence.prior.second_moment, float)
-        u = leading_vector(evidence.X, spectral_weights(evidence), jax.random.normal(key, (d,)))
+        u = leading_vector(evidence.X, spectral_weights(evidence), normal(key, (d,)))
         return jnp.sqrt(self.overlap * rho * d) * u, jnp.full(d, rho * (1 - self.overlap))
 
 
