@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 import limitlab
 from limitlab._setup import trim
 from limitlab.cli import listing, warm
+from limitlab.cli.arguments import problem_of
+from limitlab.cli.remembered import remembered
 from limitlab.errors import InputError
 from limitlab.gallery import ENTRIES
 from limitlab.library import LIBRARY
@@ -107,7 +110,7 @@ HEAVY = "jax equinox diffrax xarray scipy pandas dask sklearn matplotlib distrib
 OLD_STORE = Path(__file__).parents[1] / "golden" / "stored" / "store"
 
 
-def loaded(command: str) -> set[str]:
+def loaded(command: str, **environment: str) -> set[str]:
     """What a command of the command line imports of the heavy ones."""
     code = f"""
 import contextlib, io, sys
@@ -118,7 +121,7 @@ with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(Syste
 assert out.getvalue()
 print(" ".join(name for name in {HEAVY} if name in sys.modules))
 """
-    return set(child(code).split())
+    return set(child(code, **environment).split())
 
 
 @pytest.mark.parametrize("command", ["--help", "--version", "list", "status {}", "store ls {}", "store migrate {}"])
@@ -130,8 +133,44 @@ def test_a_command_that_computes_nothing_needs_no_jax(tmp_path, command):
 
 
 @pytest.mark.parametrize("command", ["spec perceptron", "limits perceptron", "cite soft-committee --limit OverlapODE"])
-def test_a_command_that_asks_a_problem_needs_jax_and_equinox_alone(command):
-    assert loaded(command) == {"jax", "equinox"}
+def test_a_command_that_asks_a_problem_needs_jax_and_equinox_once(tmp_path, command):
+    assert loaded(command, LIMITLAB_CACHE=str(tmp_path)) == {"jax", "equinox"}
+    assert loaded(command, LIMITLAB_CACHE=str(tmp_path)) == set()
+
+
+def test_an_answer_is_kept_for_the_same_words_problem_and_package(tmp_path, monkeypatch):
+    """Not an error, nor what came with a warning; and nothing at all where the cache is off."""
+    file, asked = tmp_path / "my.toml", []
+    monkeypatch.setenv("LIMITLAB_CACHE", str(tmp_path / "cache"))
+
+    def ask(text, *words, then=None):
+        file.write_text(text)
+        before = len(asked)
+
+        def compute():
+            asked.append(text)
+            return then() if then else [text, *words]
+
+        assert remembered([*words], str(file), compute) == [text, *words]
+        return len(asked) > before
+
+    assert ask("a") and not ask("a")
+    assert ask("b") and ask("a", "--limit") and not ask("b") and not ask("a")
+    for _ in range(2):
+        with pytest.raises(InputError):
+            remembered(["spec"], "nobody", lambda: problem_of("nobody"))
+    with pytest.warns(UserWarning, match="once more"):
+        assert ask("w", then=lambda: (warnings.warn("once more", stacklevel=1), ["w"])[1])
+    assert ask("w") and not ask("w")
+    for kept in (tmp_path / "cache" / "answers").iterdir():
+        kept.write_bytes(b"{")  # torn
+    assert ask("a") and not ask("a")
+    monkeypatch.setattr("limitlab.cli.remembered._package", lambda: [["other.py", 1, 2]])
+    assert ask("a")
+    monkeypatch.setattr("limitlab.cli.remembered.MOST", 2)
+    assert ask("c") and len(list((tmp_path / "cache" / "answers").iterdir())) == 2
+    monkeypatch.setenv("LIMITLAB_CACHE", "off")
+    assert ask("a") and ask("a")
 
 
 def test_a_problem_loads_the_parts_that_it_names():

@@ -1,4 +1,4 @@
-"""The program: its name, its exit codes, and what it says when something goes wrong.
+"""The program: its name, its exit codes, options that commands share, and what it says when something goes wrong.
 
 0 means done, 1 that a claim failed or a comparison disagrees, 2 bad input (or a disk or a cluster that is of no use), 3
 that a sweep is done but points of it diverged or failed, 130 interrupted (Ctrl-C).
@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,10 +17,52 @@ from typer.core import TyperGroup
 from limitlab.cli.screen import complain
 from limitlab.errors import LimitlabError
 
-__all__ = ["BAD_INPUT", "CLAIM_FAILED", "INTERRUPTED", "POINTS_FAILED", "app", "main"]
+__all__ = [
+    "BAD_INPUT",
+    "CLAIM_FAILED",
+    "INTERRUPTED",
+    "POINTS_FAILED",
+    "Force",
+    "LimitName",
+    "Out",
+    "Settings",
+    "Spec",
+    "Times",
+    "Wanted",
+    "app",
+    "main",
+]
 
 CLAIM_FAILED, BAD_INPUT, POINTS_FAILED, INTERRUPTED = 1, 2, 3, 130
 COLLECT = (100_000, 20, 20)  # new objects before garbage is looked for: imports make many that stay
+
+# --- arguments and options that several commands share
+
+Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A TOML or JSON file, or the name of a library problem.")]
+Times = Annotated[
+    str | None,
+    typer.Option(
+        help="start:stop:count, start:stop:count:log, or a list with commas; 0:10:51 if left out. Only for rules and "
+        "limits with a clock.",
+        metavar="TIMES",
+    ),
+]
+Out = Annotated[Path | None, typer.Option(help="File to write; a name with the problem's hash if left out.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+Wanted = Annotated[
+    bool | None,
+    typer.Option("--progress/--no-progress", help="Progress on stderr; default: only on a terminal."),
+]
+LimitName = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of a limit; see limitlab limits SPEC. If left out: the one that describes the problem's own rule."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A field of the limit, such as d=1000.", metavar="FIELD=VALUE"),
+]
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:

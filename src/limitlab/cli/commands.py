@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from limitlab.cli.app import BAD_INPUT, CLAIM_FAILED
+from limitlab.cli.app import BAD_INPUT, CLAIM_FAILED, Force, LimitName, Out, Settings, Spec, Times, Wanted
 from limitlab.cli.curve_command import curve
-from limitlab.cli.options import Force, LimitName, Out, Settings, Spec, Times, Wanted
+from limitlab.cli.remembered import remembered
 from limitlab.cli.screen import Bar, complain, say, show, show_table, summary
 
 __all__ = ["register"]
@@ -43,10 +43,14 @@ def spec(spec: Spec) -> None:
     \b
       limitlab spec soft-committee > my.toml
     """
+    typer.echo(remembered(["spec"], spec, lambda: _spec(spec)), nl=False)
+
+
+def _spec(spec: str) -> str:
     from limitlab.cli.arguments import problem_of
     from limitlab.spec import dumps
 
-    typer.echo(dumps(problem_of(spec)), nl=False)
+    return dumps(problem_of(spec))
 
 
 def limits(spec: Spec) -> None:
@@ -55,11 +59,15 @@ def limits(spec: Spec) -> None:
     \b
       limitlab limits soft-committee
     """
+    answers = remembered(["limits"], spec, lambda: _limits(spec))
+    show_table(f"limits of {spec}", ["limit", "answer"], [[name, answer] for name, answer in answers.items()])
+
+
+def _limits(spec: str) -> dict[str, str]:
     from limitlab.cli.arguments import problem_of
     from limitlab.macro.predict import limits
 
-    answers = limits(problem_of(spec))
-    show_table(f"limits of {spec}", ["limit", "answer"], [[name, answer] for name, answer in answers.items()])
+    return dict(limits(problem_of(spec)))
 
 
 def simulate(
@@ -189,10 +197,14 @@ def cite(
     \b
       limitlab cite soft-committee --limit OverlapODE > used.bib
     """
+    typer.echo(remembered(["cite", *(limit or [])], spec, lambda: _cite(spec, limit or [])), nl=False)
+
+
+def _cite(spec: str, used: list[str]) -> str:
     from limitlab.cite import cite
     from limitlab.cli.arguments import limit_class, problem_of
 
-    typer.echo(cite(problem_of(spec), [limit_class(name) for name in limit or []]), nl=False)
+    return cite(problem_of(spec), [limit_class(name) for name in used])
 
 
 def staircase(

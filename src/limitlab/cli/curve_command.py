@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from limitlab.cli.options import Wanted
+from limitlab.cli.app import Wanted
 from limitlab.cli.screen import Bar, say
 
 __all__ = ["curve"]

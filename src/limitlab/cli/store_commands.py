@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from limitlab.cli.app import POINTS_FAILED
+from limitlab.cli.app import POINTS_FAILED, Force, Wanted
 from limitlab.cli.interrupts import stoppable
-from limitlab.cli.options import Force, Wanted
 from limitlab.cli.screen import Bar, complain, duration, memory, say, show, show_table, table
 from limitlab.text import one_line
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from limitlab.cli.app import INTERRUPTED, POINTS_FAILED
+from limitlab.cli.app import INTERRUPTED, POINTS_FAILED, LimitName, Settings, Spec, Times, Wanted
 from limitlab.cli.interrupts import Stop, stoppable
-from limitlab.cli.options import LimitName, Settings, Spec, Times, Wanted
 from limitlab.cli.screen import Bar, complain, say, show_table
 from limitlab.errors import InputError
 from limitlab.text import one_line

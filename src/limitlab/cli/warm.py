@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limitlab.cli.options import Wanted
+from limitlab.cli.app import Wanted
 from limitlab.cli.screen import Bar, say
 
 if TYPE_CHECKING:

@@ -153,6 +153,9 @@ class AbstractTeacher(Part):
         """The monomials that the output is made of, such as z1*z2; none if it is no polynomial of signs."""
         return ()
 
+    def check_beside(self, problem: "Problem") -> None:
+        """`InputError` if it cannot teach beside the problem's other parts; a `Problem` asks."""
+
     @abstractmethod
     def draw(self, key: jax.Array, d: int) -> Any:
         """The weights of one teacher: any tree of arrays."""

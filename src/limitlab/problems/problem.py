@@ -13,9 +13,8 @@ from limitlab.problems.base import AbstractAlgorithm, AbstractStudent, AbstractT
 from limitlab.problems.channels import AbstractChannel, GaussianNoise
 from limitlab.problems.inputs import AbstractInputs, Gaussian
 from limitlab.problems.losses import AbstractLoss
-from limitlab.problems.networks import Committee
 from limitlab.problems.part import Part, right_name
-from limitlab.problems.starts import AbstractStart, OverlapStart
+from limitlab.problems.starts import AbstractStart
 from limitlab.text import show
 
 __all__ = ["Problem", "replaced"]
@@ -95,27 +94,15 @@ class Problem(Part):
                 open_low=True,
                 remedy="It is n/d; use None for a fresh sample at every step.",
             )
-        if isinstance(self.teacher, Committee) and self.teacher.second_layer == "trained":
-            raise InputError(
-                'Problem.teacher has second_layer="trained", but a teacher does not move. Use "fixed" for the teacher.'
-            )
+        if self.teacher is not None:
+            self.teacher.check_beside(self)
         modes = self.inputs.modes
         wrong = None if modes is None or self.teacher is None else self.teacher.off_spectrum(modes)
         if wrong is not None:
             raise InputError(f"Problem.inputs needs {wrong[0]}; got {wrong[1]}. {wrong[2]}")
-        if isinstance(self.start, OverlapStart):
-            self._check_overlap_start(self.start)
-        if self.algorithm is not None:
-            self.algorithm.check_beside(self)
-
-    def _check_overlap_start(self, start: OverlapStart) -> None:
-        p, k = start.M.shape
-        for field, network, width in (("student", self.student, p), ("teacher", self.teacher, k)):
-            if isinstance(network, Committee) and network.width != width:
-                raise InputError(
-                    f"Problem.start has overlaps M of shape {(p, k)} (students, teachers), but the {field} has width "
-                    f"{network.width}. Give M one row per student unit and one column per teacher unit."
-                )
+        for part in (self.start, self.algorithm):
+            if part is not None:
+                part.check_beside(self)
 
     @classmethod
     def hint(cls, name, value, given):

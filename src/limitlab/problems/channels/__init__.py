@@ -1,30 +1,23 @@
 """How a label y comes from the teacher's output z, one file each."""
 
-from limitlab.problems.channels.base import AbstractChannel, Law, Output
-from limitlab.problems.channels.binary import BinaryChannel
-from limitlab.problems.channels.custom import CustomBinary, CustomChannel
-from limitlab.problems.channels.door import Door
-from limitlab.problems.channels.gaussian_noise import GaussianNoise
-from limitlab.problems.channels.logistic import Logistic
-from limitlab.problems.channels.modulus import Modulus
-from limitlab.problems.channels.noisy import AbstractNoisyChannel
-from limitlab.problems.channels.rectified import Rectified
-from limitlab.problems.channels.sign import Sign
-from limitlab.problems.channels.squared_modulus import SquaredModulus
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AbstractChannel",
-    "AbstractNoisyChannel",
-    "BinaryChannel",
-    "CustomBinary",
-    "CustomChannel",
-    "Door",
-    "GaussianNoise",
-    "Law",
-    "Logistic",
-    "Modulus",
-    "Output",
-    "Rectified",
-    "Sign",
-    "SquaredModulus",
-]
+from limitlab._lazy import namespace
+
+if TYPE_CHECKING:  # a kind is loaded when it is first asked for
+    from limitlab.problems.channels.base import AbstractChannel as AbstractChannel
+    from limitlab.problems.channels.base import Law as Law
+    from limitlab.problems.channels.base import Output as Output
+    from limitlab.problems.channels.binary import BinaryChannel as BinaryChannel
+    from limitlab.problems.channels.custom import CustomBinary as CustomBinary
+    from limitlab.problems.channels.custom import CustomChannel as CustomChannel
+    from limitlab.problems.channels.door import Door as Door
+    from limitlab.problems.channels.gaussian_noise import GaussianNoise as GaussianNoise
+    from limitlab.problems.channels.logistic import Logistic as Logistic
+    from limitlab.problems.channels.modulus import Modulus as Modulus
+    from limitlab.problems.channels.noisy import AbstractNoisyChannel as AbstractNoisyChannel
+    from limitlab.problems.channels.rectified import Rectified as Rectified
+    from limitlab.problems.channels.sign import Sign as Sign
+    from limitlab.problems.channels.squared_modulus import SquaredModulus as SquaredModulus
+else:
+    __getattr__, __dir__, __all__ = namespace(__name__)

@@ -1,10 +1,16 @@
 """Teachers and students."""
 
-from limitlab.problems.base import AbstractStudent, AbstractTeacher
-from limitlab.problems.networks.committee import Committee
-from limitlab.problems.networks.multi_index import MultiIndex
-from limitlab.problems.networks.network import Network
-from limitlab.problems.networks.random_features import RandomFeatures
-from limitlab.problems.networks.single_index import SingleIndex
+from typing import TYPE_CHECKING
 
-__all__ = ["AbstractStudent", "AbstractTeacher", "Committee", "MultiIndex", "Network", "RandomFeatures", "SingleIndex"]
+from limitlab._lazy import namespace
+
+if TYPE_CHECKING:  # a kind is loaded when it is first asked for
+    from limitlab.problems.base import AbstractStudent as AbstractStudent
+    from limitlab.problems.base import AbstractTeacher as AbstractTeacher
+    from limitlab.problems.networks.committee import Committee as Committee
+    from limitlab.problems.networks.multi_index import MultiIndex as MultiIndex
+    from limitlab.problems.networks.network import Network as Network
+    from limitlab.problems.networks.random_features import RandomFeatures as RandomFeatures
+    from limitlab.problems.networks.single_index import SingleIndex as SingleIndex
+else:
+    __getattr__, __dir__, __all__ = namespace(__name__)

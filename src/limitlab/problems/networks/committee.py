@@ -102,6 +102,12 @@ class Committee(AbstractTeacher, AbstractStudent):
         given = self.output_weights
         return np.ones(self.width) if given is None else given
 
+    def check_beside(self, problem):
+        if self.second_layer == "trained":
+            raise InputError(
+                'Problem.teacher has second_layer="trained", but a teacher does not move. Use "fixed" for the teacher.'
+            )
+
     def draw(self, key, d):
         """Orthonormal directions, times sqrt(d), of random orientation."""
         frame, _ = jnp.linalg.qr(normal(key, (d, self.width)))

@@ -23,6 +23,7 @@ from limitlab.problems.starts.neurons import Neurons
 if TYPE_CHECKING:
     from limitlab.problems.base import AbstractTeacher
     from limitlab.problems.networks.committee import Committee
+    from limitlab.problems.problem import Problem
 
 __all__ = ["AbstractStart", "Evidence", "Order"]
 
@@ -63,6 +64,9 @@ class AbstractStart(Part):
     def __check_init__(self):
         check_promise(self, AbstractStart, "joint", "draw", "limit")
         check_promise(self, AbstractStart, "alone", "direction", "direction_overlaps", "order", "estimate")
+
+    def check_beside(self, problem: "Problem") -> None:
+        """`InputError` if the start does not go with the problem's other parts; a `Problem` asks."""
 
     def draw(self, key: jax.Array, d: Any, p: int, k: int) -> tuple[jax.Array, jax.Array, jax.Array]:
         """One draw of (Q, M, P) at dimension d >= k; exact in law."""

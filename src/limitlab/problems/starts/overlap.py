@@ -10,6 +10,7 @@ from limitlab.errors import InputError
 from limitlab.numerics.checks import check_psd
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.random import normal
+from limitlab.problems.networks.committee import Committee
 from limitlab.problems.starts.base import AbstractStart
 from limitlab.problems.starts.matrices import (
     check_matrix,
@@ -47,6 +48,15 @@ class OverlapStart(AbstractStart):
         check_psd("OverlapStart", "Q", self.Q)
         check_psd("OverlapStart", "P", self.P)
         check_psd("OverlapStart", "Omega = [[Q, M], [M^T, P]]", np.block([[self.Q, self.M], [self.M.T, self.P]]))
+
+    def check_beside(self, problem):
+        p, k = self.M.shape
+        for field, network, width in (("student", problem.student, p), ("teacher", problem.teacher, k)):
+            if isinstance(network, Committee) and network.width != width:
+                raise InputError(
+                    f"Problem.start has overlaps M of shape {(p, k)} (students, teachers), but the {field} has width "
+                    f"{network.width}. Give M one row per student unit and one column per teacher unit."
+                )
 
     def draw(self, key, d, p, k):
         return self.limit(p, k)
