@@ -357,6 +357,21 @@ def test_no_page_asks_an_outside_host_and_no_page_is_wider_than_a_telephone(site
 
 
 @pytest.mark.slow
+def test_subscripts_stand_below_the_line(address, browser):
+    """Also where the system has no font for mathematics: the control is the page without our script."""
+    how = """() => [...document.querySelectorAll("div.formula msub")].map((one) => {
+        const [base, low] = [...one.children].map((part) => part.getBoundingClientRect());
+        return (low.bottom - base.bottom) / base.height; })"""
+    page = browser.new_page()
+    page.goto(f"{address}/limits/overlapode.html", wait_until="load")
+    with_script = page.evaluate(how)
+    assert len(with_script) > 5 and min(with_script) > 0.1
+    plain = page.evaluate("document.documentElement.classList.contains('plain-formulas')")
+    page.evaluate("document.documentElement.classList.remove('plain-formulas')")
+    assert (min(page.evaluate(how)) < 0.1) == plain
+
+
+@pytest.mark.slow
 def test_search_finds_a_page(address, browser):
     page = browser.new_page()
     page.goto(f"{address}/search.html?q=persistence")

@@ -33,6 +33,7 @@ class PersistentSGD(AbstractMaskedDescent):
     """
 
     takes: ClassVar[str] = "a fixed data set, a share of it that changes slowly"
+    reference: ClassVar[tuple[str, ...]] = ("mignacco2021stochasticity",)
 
     learning_rate: float
     batch_fraction: float
