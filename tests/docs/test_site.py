@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -184,15 +185,21 @@ def test_there_are_four_notebooks():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_notebooks_run(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", CELLS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_cells_run(path, tmp_path, monkeypatch):
+    """Notebooks, and the pages of limits and rules: each within three minutes of a processor."""
     import matplotlib.pyplot as plt
 
     monkeypatch.chdir(tmp_path)
-    names: dict = {"__name__": "a_notebook"}
+    began, names = time.process_time(), {"__name__": "a_notebook"}
     for cell in cells(path):
         exec(compile(cell, str(path), "exec"), names)
     plt.close("all")
+    assert time.process_time() - began < 180
+
+
+def test_notebooks_are_among_the_pages_whose_cells_run():
+    assert set(NOTEBOOKS) < set(CELLS)
 
 
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`|`…(\w+)`")
