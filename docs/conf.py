@@ -68,6 +68,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "limitlab"
 html_static_path = ["_static"]
 html_css_files = ["limitlab.css"]
+html_js_files = ["formulas.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

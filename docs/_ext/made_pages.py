@@ -172,7 +172,7 @@ def _errors() -> dict[str, str]:
     files, names = {}, list(module.__all__)
     head, *rest = inspect.cleandoc(module.__doc__ or "").split("\n\n")
     index = ["Errors and warnings", "===================", "", head, "", *("\n\n".join(rest)).split("\n"), ""]
-    index += [".. list-table::", "   :widths: 28 72", ""]
+    index += [".. list-table::", "   :widths: 28 72", "   :class: names", ""]
     for name in names:
         value = getattr(module, name)
         index += [f"   * - :doc:`{name}`", f"     - {_summary(value)}"]
@@ -217,14 +217,16 @@ def _gallery(source: Path) -> tuple[dict[str, str], dict[str, Path]]:
     ]
     for folder, names in FOLDERS.items():
         title = FAMILIES[folder]
-        index += [title, "-" * len(title), "", ".. list-table::", "   :widths: 26 60 14", "   :header-rows: 1", ""]
+        index += [title, "-" * len(title), "", ".. list-table::", "   :widths: 26 60 14", "   :header-rows: 1"]
+        index += ["   :class: names", ""]
         index += ["   * - ``limitlab run``", "     - claim", "     - verdict"]
         for name in names.split():
             text, found, holds = _entry_page(name, runs.get(name))
             files[f"gallery/{name}.rst"] = text
             copies |= found
             word = {True: ":holds:`holds`", False: ":fails:`fails`", None: "not run"}[holds]
-            index += [f"   * - :doc:`{name}`", f"     - {_escaped(ENTRIES[name].claim)}", f"     - {word}"]
+            said = f"*{_escaped(ENTRIES[name].title)}.* {_escaped(ENTRIES[name].claim)}"
+            index += [f"   * - :doc:`{name} <{name}>`", f"     - {said}", f"     - {word}"]
         index.append("")
     index += [".. toctree::", "   :hidden:", "", *(f"   {name}" for name in ENTRIES), ""]
     files["gallery/index.rst"] = "\n".join(index)

@@ -74,7 +74,9 @@ def test_cells_of_a_notebook_run_and_a_wrong_one_is_seen(tmp_path):
 
 def test_the_paper_has_the_numbers_of_the_table():
     from limitlab.cite import references
+    from limitlab.gallery import ENTRIES
     from limitlab.report import read_claims
+    from limitlab.report.formulas import FORMULAS
 
     claims = read_claims()[1]
     count = {word: sum(claim.verdict == word for claim in claims) for word in {claim.verdict for claim in claims}}
@@ -83,6 +85,7 @@ def test_the_paper_has_the_numbers_of_the_table():
         f"Of {len(claims)} claims the table says that {count['holds']} hold as printed, "
         f"{count['holds with correction']} hold with a correction",
         f"{count['does not hold']} do not hold, and {count['']} cannot be tested",
+        f"({len(ENTRIES)} entries, {len(FORMULAS)} formulas)",
     )
     assert all(word in text for word in words)
     assert set(re.findall(r"@([a-z]+\d{4}[a-z]+)", text)) <= set(references())

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -184,15 +185,21 @@ def test_there_are_four_notebooks():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_notebooks_run(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", CELLS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_cells_run(path, tmp_path, monkeypatch):
+    """Notebooks, and the pages of limits and rules: each within three minutes of a processor."""
     import matplotlib.pyplot as plt
 
     monkeypatch.chdir(tmp_path)
-    names: dict = {"__name__": "a_notebook"}
+    began, names = time.process_time(), {"__name__": "a_notebook"}
     for cell in cells(path):
         exec(compile(cell, str(path), "exec"), names)
     plt.close("all")
+    assert time.process_time() - began < 180
+
+
+def test_notebooks_are_among_the_pages_whose_cells_run():
+    assert set(NOTEBOOKS) < set(CELLS)
 
 
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`|`…(\w+)`")
@@ -354,6 +361,21 @@ def test_no_page_asks_an_outside_host_and_no_page_is_wider_than_a_telephone(site
     assert asked == {urllib.parse.urlsplit(address).netloc}
     assert not broken
     assert not wide
+
+
+@pytest.mark.slow
+def test_subscripts_stand_below_the_line(address, browser):
+    """Also where the system has no font for mathematics: the control is the page without our script."""
+    how = """() => [...document.querySelectorAll("div.formula msub")].map((one) => {
+        const [base, low] = [...one.children].map((part) => part.getBoundingClientRect());
+        return (low.bottom - base.bottom) / base.height; })"""
+    page = browser.new_page()
+    page.goto(f"{address}/limits/overlapode.html", wait_until="load")
+    with_script = page.evaluate(how)
+    assert len(with_script) > 5 and min(with_script) > 0.1
+    plain = page.evaluate("document.documentElement.classList.contains('plain-formulas')")
+    page.evaluate("document.documentElement.classList.remove('plain-formulas')")
+    assert (min(page.evaluate(how)) < 0.1) == plain
 
 
 @pytest.mark.slow

@@ -62,6 +62,8 @@ def test_every_source_that_a_part_names_exists():
         ),
         ({"algorithm": ll.Langevin(0.1, 1.0)}, ["benarous2021online", "arnaboldi2023escaping"]),
         ({"algorithm": ll.Langevin(0.1, 1.0, spherical=False)}, []),
+        ({"algorithm": ll.PersistentSGD(0.1, 0.5, 1.0, spherical=False)}, ["mignacco2021stochasticity"]),
+        ({"algorithm": ll.LayerwiseSGD(0.1, switch_time=1.0)}, ["abbe2022merged"]),
         ({"student": ll.Committee(2, "sigmoid")}, ["stefanski1991normal"]),
         ({"student": ll.Committee(2, "shifted(tanh, 0.5)")}, ["stefanski1991normal"]),
         ({"student": ll.Committee(2, "relu")}, []),

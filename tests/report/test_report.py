@@ -91,6 +91,12 @@ def test_the_page_has_a_row_for_every_claim_and_asks_no_host(tmp_path, few):
     assert "a part of the report" in report(tmp_path, names=CHEAP).page.read_text()
 
 
+def test_the_page_has_the_versions_that_points_were_made_with():
+    made = [outcome(made_with={"jax_version": version, "host": "secret"}) for version in ("0.5", "0.9", "0.9")]
+    text = page._machine(made)
+    assert "<td>jax</td><td>0.5, 0.9</td>" in text and "secret" not in text
+
+
 def test_a_wrong_constant_turns_its_claim_red_and_the_exit_code_to_one(tmp_path, few, monkeypatch):
     planted(monkeypatch, "sparse/parseval")
     done = CliRunner().invoke(

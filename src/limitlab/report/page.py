@@ -7,7 +7,7 @@ import math
 import platform
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from limitlab import __version__
@@ -16,7 +16,6 @@ from limitlab.numerics.machine import in_units
 from limitlab.report.claims import Asked, Seed
 from limitlab.report.judge import FAILS, STATES, Row
 from limitlab.report.points import Outcome
-from limitlab.sweep.job import versions
 
 __all__ = ["PAGE", "Made", "html_report"]
 
@@ -102,7 +101,7 @@ def html_report(seeds: Sequence[Seed], rows: Sequence[Row], outcomes: Mapping[st
 <h2 id="formulas">Checks of formulas</h2>
 {_formulas(formulas.values())}
 <h2 id="made">Versions and machine</h2>
-{_machine()}
+{_machine(outcomes.values())}
 </body>
 </html>
 """
@@ -283,10 +282,17 @@ def _picture(one: Outcome, how: str) -> str:
     return f'<span class="picture p-{_id(one.name)} {how}" role="img" aria-label="{alt}"></span>'
 
 
-def _machine() -> str:
-    rows = {**versions(), "processor": platform.processor() or platform.machine()}
-    rows.pop("host", None)
+def _machine(outcomes: Iterable[Outcome]) -> str:
+    """What the points were made with: a report that went on may have more than one version of a thing."""
+    found: dict[str, list[str]] = {}
+    for one in outcomes:
+        for name, value in (one.made_with or {}).items():
+            if str(value) not in found.setdefault(name, []):
+                found[name].append(str(value))
+    found.pop("host", None)
+    rows = {**found, "processor of this page": [platform.processor() or platform.machine()]}
     body = "".join(
-        f"<tr><td>{_esc(name.removesuffix('_version'))}</td><td>{_esc(value)}</td></tr>" for name, value in rows.items()
+        f"<tr><td>{_esc(name.removesuffix('_version'))}</td><td>{_esc(', '.join(values))}</td></tr>"
+        for name, values in rows.items()
     )
     return f'<table class="plain"><tbody>{body}</tbody></table>'

@@ -63,8 +63,8 @@ def report(
     """Run the gallery and the checks of formulas, and write ``report.html`` (and ``report.pdf``) into a folder.
 
     Every entry and formula is a point of a sweep, kept in ``points`` in the folder as soon as it is done: a report that
-    was killed goes on where it was. A point is computed again when its module or limitlab's version has changed, or
-    when it failed. ``entries/NAME`` receives figure, data and verdict of every entry, as ``limitlab run NAME`` does.
+    was killed goes on where it was. A point is computed again when any code of limitlab has changed, or when it
+    failed. ``entries/NAME`` receives figure, data and verdict of every entry, as ``limitlab run NAME`` does.
 
     Parameters
     ----------

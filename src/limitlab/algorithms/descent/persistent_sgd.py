@@ -26,13 +26,14 @@ class PersistentSGD(AbstractMaskedDescent):
     Parameters
     ----------
     scale
-        "1/b" or "1", as for `StochasticGD`. With "1", rate, persistence time and clock are those of "1/b" with b times
-        the learning rate and the persistence time.
+        "1/b" or "1", as for `StochasticGD`. With "1" a run is that of "1/b" with b times the learning rate and the
+        persistence time, and at a time t it is where that is at b t.
     fresh
         n new samples at every step, as in `GradientDescent`: then nothing of the mask persists but its size.
     """
 
     takes: ClassVar[str] = "a fixed data set, a share of it that changes slowly"
+    reference: ClassVar[tuple[str, ...]] = ("mignacco2021stochasticity",)
 
     learning_rate: float
     batch_fraction: float

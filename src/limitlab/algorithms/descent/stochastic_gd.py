@@ -17,7 +17,7 @@ class StochasticGD(AbstractMaskedDescent):
     ----------
     scale
         The force of a sample in the batch is multiplied by "1/b", so that its mean is that of full-batch descent, or
-        by "1": then rate and clock are those of "1/b" with b times the learning rate.
+        by "1": then a run is that of "1/b" with b times the learning rate, and at a time t it is where that is at b t.
     fresh
         n new samples at every step, as in `GradientDescent`.
     """

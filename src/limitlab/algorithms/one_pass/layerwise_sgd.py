@@ -39,6 +39,7 @@ class LayerwiseSGD(AbstractOnePass):
     """
 
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
+    reference: ClassVar[tuple[str, ...]] = ("abbe2022merged",)
 
     learning_rate: float
     switch_time: float

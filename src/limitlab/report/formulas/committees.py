@@ -158,6 +158,31 @@ def teacher_is_a_mean() -> Measured:
     return Measured(risk, noisy(2), 1e-10, noisy(1))
 
 
+@formula("three units with output weights learn two parallel teachers: the drift of M needs no simplifying assumption")
+def any_committee() -> Measured:
+    Omega = np.array([[1.1, 0.3, 0.2, 0.4], [0.3, 0.8, 0.1, -0.2], [0.2, 0.1, 0.9, 0.3], [0.4, -0.2, 0.3, 1.0]])
+    a, twice = np.array([1.3, -0.7, 0.4]), [3, 3]  # both teachers are one: P has rank 1, and 2 does not divide 3
+    one = ll.Problem(
+        teacher=ll.Committee(2, "square"),
+        channel=ll.GaussianNoise(DELTA),
+        student=ll.Committee(3, "square", output_weights=a),
+        loss=ll.SquareLoss(),
+        start=ll.OverlapStart(Q=Omega[:3, :3], M=Omega[:3][:, twice], P=Omega[twice][:, twice]),
+        algorithm=ll.OnlineSGD(0.7),
+    )
+
+    def drift(weight: float) -> float:
+        return _mean(
+            lambda s, z: (
+                weight * 2 * s[0] * s[3] * (s[3] ** 2 - np.tensordot(a, s[:3] ** 2, 1) / 3 + np.sqrt(DELTA) * z)
+            ),
+            Omega,
+            nodes=6,
+        )
+
+    return Measured(float(_speed(one, "M")[0, 0]), drift(a[0]), 1e-5, drift(1.0))
+
+
 @formula("m(t) of one unit solves dm/dt = m [4(1 - 6 gamma)(1 - m^2) - 2 gamma Delta]")
 def one_unit_ode() -> Measured:
     time, u0 = 0.6, 0.09
