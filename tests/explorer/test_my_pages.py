@@ -118,7 +118,7 @@ def test_the_target_is_named_or_the_last_and_a_wrong_one_is_told_with_its_neighb
     [
         ("LogisticLoss needs labels of classes in Pool.y; got 43 different numbers.", {"model": "ridge"}),
         ("Pool.standardise divides by the s.d. of every column; the columns a are constant.", {"standardise": "no"}),
-        ("Values are missing in a. Leave these columns out (--drop a) or these rows (--drop-rows).", {"missing": "yes"}),
+        ("Values are missing in a. Leave out columns (--drop a) or rows (--drop-rows).", {"missing": "yes"}),
         ("a is text. Use --one-hot for columns of 0 and 1, or leave out: --drop a.", {"text": "yes"}),
         ("The table cannot be read.", None),
     ],

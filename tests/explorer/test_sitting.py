@@ -178,7 +178,7 @@ def _together(values):
 
 def test_what_does_not_go_together_is_right_again_when_the_other_field_is_changed():
     async def scene():
-        one, bench = sitting(replace(PAGE, problem=_together))
+        one, _ = sitting(replace(PAGE, problem=_together))
         one.open("?x=0.7")
         assert not one.set("target", "z2") and one.faults == {"x": "Too large for this target."} and not one.asked
         assert one.set("target", "z1") and not one.faults and one.asked and one.run_request is not None
