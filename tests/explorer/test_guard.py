@@ -94,6 +94,26 @@ def test_a_body_that_is_too_large_is_refused_announced_or_not(guard):
     assert status(guard, body=(piece, b"x"), **home) == 200
 
 
+@pytest.mark.parametrize("left", [True, False])
+def test_a_file_for_somebody_who_has_left_is_no_error(left):
+    """It was a traceback in the terminal whenever a page was left while its scripts were on their way."""
+
+    async def file(scope, receive, send):
+        await receive()
+        raise RuntimeError("No response returned.")  # as the middleware of files says
+
+    async def receive():
+        return {"type": "http.disconnect"} if left else {"type": "http.request", "body": b""}
+
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": [(b"host", OURS.encode())]}
+    asked = Guard(file, hosts_of("127.0.0.1"), 8765)(scope, receive, None)
+    if left:
+        asyncio.run(asked)
+    else:
+        with pytest.raises(RuntimeError):
+            asyncio.run(asked)
+
+
 def test_a_browser_may_ask_nobody_else_and_frame_nothing(guard):
     headers = dict(ask(guard)[0]["headers"])
     policy = headers[b"content-security-policy"].decode()

@@ -96,6 +96,8 @@ def test_a_start_that_is_random_is_no_start_with_overlap_zero():
 
 def test_columns_are_read_as_words():
     assert columns_of(b'\xef\xbb\xbfa,"b, c",d\n1,2,3\n') == ["a", "b, c", "d"]
+    assert columns_of(b'\n\n"a\nb",c\r\n1,2\n') == ["a\nb", "c"]  # as the reader of tables has them
+    assert columns_of("a\u2028b,c\n1,2\n".encode()) == ["a\u2028b", "c"]
     for bad in (b"", b"\n\n", b"alone\n1\n", b"x" * (1 << 17)):
         with pytest.raises(Exception, match="first line"):
             columns_of(bad)
@@ -109,6 +111,32 @@ def test_the_target_is_named_or_the_last_and_a_wrong_one_is_told_with_its_neighb
     with pytest.raises(FieldError, match="price"):
         MINE.asks({**held, "target": "prise"}, {})
     assert "target" not in MINE.asks({**held, "file": ("t.npz", b"PK")}, {})[0].request.arguments["table"]
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ("LogisticLoss needs labels of classes in Pool.y; got 43 different numbers.", {"model": "ridge"}),
+        ("Pool.standardise divides by the s.d. of every column; the columns a are constant.", {"standardise": "no"}),
+        ("Values are missing in a. Leave out columns (--drop a) or rows (--drop-rows).", {"missing": "yes"}),
+        ("a is text. Use --one-hot for columns of 0 and 1, or leave out: --drop a.", {"text": "yes"}),
+        ("The table cannot be read.", None),
+    ],
+)
+def test_what_helps_is_offered_and_no_command_line_is_named(words, changes):
+    held = {**MINE.defaults, "missing": "no", "text": "no"}
+    assert [dict(cure.changes) for cure in MINE.cures(held, words)] == ([] if changes is None else [changes])
+    assert "--" not in MINE.told(words) and "Pool." not in MINE.told(words) and MINE.told(words).endswith(".")
+    assert not MINE.cures({**held, **(changes or {})}, words)  # it is so already
+
+
+def test_a_best_penalty_without_end_is_told():
+    """Numbers that are none travel as texts."""
+    t = np.array([10, 50])
+    data = {"risk": ("samples", [1.2, 1.1]), "fits_risk": (("subset", "fitted_samples"), np.ones((2, 2)))}
+    runs = xr.Dataset(data, {"samples": t, "fitted_samples": t}, {"best_penalty": "inf", "rows": 60, "columns": 3})
+    facts = dict(MINE.words(MINE.defaults, Answers({"curve": runs}, runs=runs)).facts)
+    assert facts["best penalty"] == "as large as can be: the columns do not help"
 
 
 def test_the_address_never_holds_the_table():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from limitlab.explorer.controls import Number, Text
+from limitlab.explorer.controls import FieldError, Number, Text
 from limitlab.explorer.description import Answers, Ask, Cost, Page, Words
 from limitlab.explorer.sitting import REST, Sitting
 from limitlab.figures import new_figure
@@ -170,6 +170,35 @@ def test_bad_input_is_said_at_its_field_and_nothing_is_asked():
     asyncio.run(scene())
 
 
+def _together(values):
+    if values["target"] == "z2" and values["x"] > 0.5:
+        raise FieldError("x", "Too large for this target.")
+    return PAGE.problem(values)
+
+
+def test_what_does_not_go_together_is_right_again_when_the_other_field_is_changed():
+    async def scene():
+        one, _ = sitting(replace(PAGE, problem=_together))
+        one.open("?x=0.7")
+        assert not one.set("target", "z2") and one.faults == {"x": "Too large for this target."} and not one.asked
+        assert one.set("target", "z1") and not one.faults and one.asked and one.run_request is not None
+        one.set("target", "z2")
+        assert one.set("x", "0.4") and not one.faults
+
+    asyncio.run(scene())
+
+
+def test_an_address_with_a_bad_value_shows_the_usual_one_and_says_so():
+    async def scene():
+        one, bench = sitting()
+        one.open("?x=seven&target=z2")
+        assert list(one.faults) == ["x"] and one.asked and one.values["x"] == 0.5 and one.values["target"] == "z2"
+        assert kinds(bench.asked) == [("staircase", "coarse", 0.5)]  # there is something to draw
+        assert one.set("target", "z1") and list(one.faults) == ["x"]  # others move on meanwhile
+
+    asyncio.run(scene())
+
+
 def test_no_theory_is_told_and_it_can_still_be_simulated():
     async def scene():
         one, bench = sitting()
@@ -239,6 +268,10 @@ def test_a_worker_that_died_is_told_and_asked_again():
         assert one.died and one.failed == "The process ended."
         one.again()
         assert not one.died and len(bench.asked) == 2
+        bench.asked[1]._tell(status="died", words="The process ended.")
+        assert one.died
+        one.set("x", "0.6")  # asks anew as well: there is nothing left to try again
+        assert not one.died and not one.failed and len(bench.asked) == 3
         one.leave()
         assert bench.left
 

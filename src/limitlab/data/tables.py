@@ -25,6 +25,7 @@ def pool_of_file(
     drop: tuple[str, ...] = (),
     drop_rows: bool = False,
     intercept: bool = True,
+    most: int | None = None,
 ) -> Pool:
     """The pool in a file.
 
@@ -36,6 +37,8 @@ def pool_of_file(
         Texts become columns of 0 and 1; without it they are refused by name.
     drop, drop_rows
         Columns to leave out; whether to leave out rows with missing values, which are refused otherwise.
+    most
+        Numbers that the table may have once texts are columns: one that would have more is refused before it is made.
     """
     path = Path(path)
     if path.suffix.lower() not in KINDS:
@@ -86,14 +89,31 @@ def pool_of_file(
             f"out: --drop {text[0]}."
         )
     if text:
+        _check_words(X, text, most)
         X = pd.get_dummies(X, columns=text, dtype=float)
     return Pool(X, y.to_numpy(), intercept=intercept, standardise=standardise)
 
 
 def usual_samples(rows: int, count: int = 12) -> list[int]:
     """The n of a curve when none are asked for: at most so many, even in logarithms, up to nine tenths of the rows."""
-    first, last = max(2, min(20, rows // 4)), max(3, int(0.9 * rows))
+    if rows < 4:
+        raise InputError(f"A learning curve needs at least 4 rows: some to learn from, some to test on; got {rows}.")
+    first, last = max(3, min(20, rows // 4)), max(3, int(0.9 * rows))
     return sorted(set(np.geomspace(first, last, count).round().astype(int).tolist()))
+
+
+def _check_words(X: Any, text: list[str], most: int | None) -> None:
+    """Refuse words that would become too many columns; a column of names, one for each row, is the usual case."""
+    if most is None:
+        return
+    kinds = {name: int(X[name].nunique()) for name in text}
+    count = len(X) * (len(X.columns) - len(text) + sum(kinds.values()))
+    if count > most:
+        widest = max(kinds, key=lambda name: kinds[name])
+        raise InputError(
+            f"{printable(widest)} has {kinds[widest]:,} different words; with a column for each the table would have "
+            f"{count:,} numbers, and {most:,} is the most. Leave it out."
+        )
 
 
 def _table(path: Path) -> Any:

@@ -1,5 +1,6 @@
 """What a page of the explorer is: a form, what it asks the library for, and how the answers are drawn and told."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -162,7 +163,8 @@ class Page:
     plainly
         Names of the library in its errors, and what the form calls them.
     remedies
-        Changes that lead to a theory where there is none.
+        Changes that lead to a theory where there is none, by the values and the reason why; those that would change
+        nothing are not offered.
     references, trust
         Keys of references.bib, and what was checked and how far finite sizes are from the limit.
     snippet
@@ -203,7 +205,7 @@ class Page:
     data: Mapping[str, str] = field(default_factory=dict)
     spoken: Mapping[str, str] = field(default_factory=dict)
     plainly: Mapping[str, str] = field(default_factory=dict)
-    remedies: Callable[[Values], tuple[Remedy, ...]] = lambda values: ()
+    remedies: Callable[[Values, str], tuple[Remedy, ...]] = lambda values, reason: ()
     references: tuple[str, ...] = ()
     trust: tuple[str, ...] = ()
     docs: str = ""
@@ -251,11 +253,16 @@ class Page:
                     faults[control.key] = str(error)
         return values, faults
 
+    def cures(self, values: Values, reason: str) -> tuple[Remedy, ...]:
+        """The remedies that change something."""
+        offered = self.remedies(values, reason)
+        return tuple(one for one in offered if any(values.get(key) != value for key, value in one.changes.items()))
+
     def told(self, words: str) -> str:
         """Words of an error as the form would say them."""
         for name, plain in self.plainly.items():
             words = words.replace(name, plain)
-        return words
+        return re.sub(r" \(--[^)]*\)", "", words)  # what a command line would say
 
     def called(self, name: str) -> str:
         """What a part of a result, such as "fourier[z1*z2]", is called in words."""

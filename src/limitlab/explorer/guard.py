@@ -58,7 +58,12 @@ class Guard:
         elif scope["type"] == "websocket":
             await self.app(scope, receive, send)
         else:
-            await self.app(scope, _counted(receive), self._with_policy(send, headers["host"]))
+            body = _Body(receive)
+            try:
+                await self.app(scope, body.receive, self._with_policy(send, headers["host"]))
+            except RuntimeError as error:  # "No response returned.", of a file for somebody who has left
+                if not (body.left and "No response" in str(error)):
+                    raise
 
     # --- who asks -------------------------------------------------------------------------------------------------
 
@@ -73,7 +78,7 @@ class Guard:
         if origin is not None and origin.lower() != f"http://{host}":
             return 403, "A page of another site may not ask."
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST:
+        if not length.isdecimal() or int(length) > LARGEST:
             return 413, f"At most {LARGEST >> 20} MB."
         return None
 
@@ -144,20 +149,19 @@ class Guard:
         return sent
 
 
-def _counted(receive: Any) -> Any:
-    """A body that comes in pieces may not be longer either."""
-    seen = 0
+class _Body:
+    """What comes of a request: a body in pieces may not be longer either; and whether the visitor has left."""
 
-    async def received() -> Any:
-        nonlocal seen
-        message = await receive()
-        if message["type"] == "http.request":
-            seen += len(message.get("body", b""))
-            if seen > LARGEST:
-                return {"type": "http.disconnect"}
+    def __init__(self, receive: Any):
+        self._receive, self._seen, self.left = receive, 0, False
+
+    async def receive(self) -> Any:
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        if self._seen > LARGEST:
+            message = {"type": "http.disconnect"}
+        self.left = message["type"] == "http.disconnect"
         return message
-
-    return received
 
 
 async def _refuse(scope: Any, receive: Any, send: Any, status: int, words: str) -> None:

@@ -159,10 +159,10 @@ class Room:
         drawn = (sitting.version, self.dark, self.narrow)
         there = answers.runs is not None or any(hasattr(answer, "data_vars") for answer in answers.known.values())
         none = bool(sitting.failed or sitting.no_theory)  # what is on the screen belongs to other settings
-        if drawn != self._drawn and (there or none) and not (sitting.fault or sitting.faults):
+        if drawn != self._drawn and (there or none) and sitting.asked:
             self._drawn = drawn
             self._draw(answers)
-        if not (sitting.faults or sitting.fault):
+        if sitting.asked:
             self._say(self.title, html.escape(words.title))
             self.plot.props(f'aria-label="{html.escape(words.title + " " + verdict, quote=True)}"')
             self._say(self.going_on, _about(words))
@@ -263,8 +263,8 @@ class Room:
             self._say(self.price, html.escape(words))
         self.retry.set_visibility(sitting.died)
         self.longer.set_visibility(sitting.cost is not None and sitting.too_long(sitting.cost))
-        stuck = sitting.no_theory or (sitting.failed and not sitting.died)
-        remedies = self.page.remedies(sitting.values) if stuck else ()
+        stuck = sitting.no_theory or ("" if sitting.died else sitting.failed)
+        remedies = self.page.cures(sitting.values, stuck) if stuck else ()
         self._once("remedies", [remedy.words for remedy in remedies], lambda: self._offer(remedies))
 
     def _allow(self) -> None:
@@ -300,7 +300,15 @@ class Room:
 
     # --- what is taken home ---------------------------------------------------------------------------------------
 
+    def _whole(self) -> bool:
+        """Whether there is something to take home; if not, it is said."""
+        if not self.sitting.asked:
+            ui.notify("These settings do not go together: see what is said at the field.")
+        return self.sitting.asked
+
     async def _picture(self, kind: str) -> None:
+        if not self._whole():
+            return
         values, answers = dict(self.sitting.values), self.sitting.answers
         drawing = self.page.figure(values, answers)
         drawing.suptitle(self.page.words(values, answers).title)
@@ -324,9 +332,12 @@ class Room:
                 ui.download.content(data, name)
 
     def _problem_file(self) -> None:
-        self._hand_over(downloads.problem_file(self.page, self.sitting.values), f"limitlab-{self.page.name}.toml")
+        if self._whole():
+            self._hand_over(downloads.problem_file(self.page, self.sitting.values), f"limitlab-{self.page.name}.toml")
 
     async def _copy_python(self) -> None:
+        if not self._whole():
+            return
         text = downloads.python(self.page, self.sitting.values)
         with contextlib.suppress(TimeoutError):
             await self._copy(text, "The Python lines are on the clipboard.", "py")

@@ -31,7 +31,10 @@ class Sitting:
     values
         What is set now, valid or the last that was.
     faults
-        What is wrong, by control; ``fault`` is what no control is to blame for.
+        What is wrong, by control: what it says is no value, or does not go with the others. ``fault`` is what no
+        control is to blame for.
+    asked
+        Whether there is a problem for the values: if not, what is on the screen stays.
     run_job
         The job of the run that was started, or None.
     verdict
@@ -43,8 +46,10 @@ class Sitting:
     def __init__(self, page: Page, service: Service, visitor: str, show: Callable[[], None]):
         self.page, self.service, self.visitor, self.show = page, service, visitor, show
         self.values: dict[str, Any] = page.defaults
-        self.faults: dict[str, str] = {}
+        self._unread: dict[str, str] = {}  # what is no value, by control
+        self._unfit: dict[str, str] = {}  # what does not go with the other values
         self.fault, self.busy = "", ""
+        self.asked = False
         self.allow_long = False
         self.run_job: Job | None = None
         self.verdict: dict[str, Any] | None = None
@@ -67,7 +72,7 @@ class Sitting:
 
     def open(self, query: str) -> None:
         """Take the values of an address."""
-        values, self.faults = self.page.read(query)
+        values, self._unread = self.page.read(query)
         self._opened = True
         self._change({**values, **self._extra})
 
@@ -78,16 +83,16 @@ class Sitting:
         except KeyError:
             return False
         except FieldError as error:
-            self.faults = {**self.faults, key: str(error)}
+            self._unread = {**self._unread, key: str(error)}
             self.show()
             return False
-        self.faults = {name: words for name, words in self.faults.items() if name != key}
+        self._unread = {name: words for name, words in self._unread.items() if name != key}
         self._change({**self.values, key: value})
-        return not self.faults
+        return self.asked
 
     def set_many(self, changes: dict[str, Any]) -> None:
         """Several at once, as a remedy does."""
-        self.faults = {}
+        self._unread = {}
         self._change({**self.values, **changes})
 
     def set_extra(self, key: str, value: Any) -> None:
@@ -111,7 +116,6 @@ class Sitting:
 
     def again(self) -> None:
         """Ask anew for what failed because a worker died."""
-        self._died.clear()
         if self.run_job is not None and self.run_job.status == "died":
             self.run_job = None
             self.run()
@@ -123,6 +127,10 @@ class Sitting:
         self.service.leave(self.visitor)
 
     # --- what is seen ---------------------------------------------------------------------------------------------
+
+    @property
+    def faults(self) -> dict[str, str]:
+        return {**self._unfit, **self._unread}
 
     @property
     def answers(self) -> Answers:
@@ -210,18 +218,20 @@ class Sitting:
 
     def _follow(self) -> None:
         self.fault = self.busy = ""
+        self._unfit, self.asked = {}, False
         try:
             self._table = self.page.table(self.values)
             asks = {ask.name: ask for ask in self.page.asks(self.values, self._table)}
         except FieldError as error:
-            self.faults = {**self.faults, error.key: str(error)}
+            self._unfit = {error.key: str(error)}
             return self.show()
         except LimitlabError as error:
             self.fault = str(error)
             return self.show()
-        self._asks = asks
+        self._asks, self.asked = asks, True
         self._known = {name: known for name, known in self._known.items() if name in asks}
         self._reasons = {}
+        self._died.clear()  # what died is asked anew here
         self._forget_full()
         for ask in asks.values():
             self._ask(ask)

@@ -38,7 +38,7 @@ from limitlab.figures import png
 from limitlab.gallery import ENTRIES, run
 from limitlab.jobs.answers import from_bytes, plain, to_bytes
 from limitlab.jobs.frames import LENGTHS, Frame, lengths, pack, unpacked
-from limitlab.jobs.tables import check_table
+from limitlab.jobs.tables import MOST, check_table
 from limitlab.macro.predict import LIMITS, limits, predict
 from limitlab.micro.simulate import joined, portion, simulate
 from limitlab.numerics.machine import resident
@@ -309,12 +309,14 @@ def _pool(data: bytes, name: str, table: str) -> Any:
         path = Path(folder) / f"table{Path(name).suffix}"
         path.write_bytes(data)
         try:
-            pool = pool_of_file(path, **json.loads(table))
+            pool = pool_of_file(path, most=MOST, **json.loads(table))
         except InputError as error:
             raise InputError(str(error).replace(str(path), "The table").replace(path.name, "the table")) from None
     if path.suffix.lower() == ".npz":
         return pool, len(pool)
-    return pool, sum(map(bool, csv.reader(io.StringIO(data.decode("utf-8-sig"))))) - 1
+    csv.field_size_limit(max(len(data), 1))  # what the table could be read with
+    lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=None))
+    return pool, sum(map(bool, lines)) - 1
 
 
 def _compare(desk: Desk) -> Any:

@@ -392,7 +392,7 @@ def _going_on(values: Values) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def remedies(values: Values) -> tuple[Remedy, ...]:
+def remedies(values: Values, reason: str) -> tuple[Remedy, ...]:
     return (Remedy("let all coordinates differ", {"mixture": "isotropic"}),)
 
 

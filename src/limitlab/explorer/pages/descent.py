@@ -370,7 +370,7 @@ def _going_on(values: Values, best: float) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def remedies(values: Values) -> tuple[Remedy, ...]:
+def remedies(values: Values, reason: str) -> tuple[Remedy, ...]:
     return (Remedy("use one unit on the sphere", {"units": "1"}), Remedy("start at overlap 0.3", {"overlap": 0.3}))
 
 

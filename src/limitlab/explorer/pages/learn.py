@@ -321,7 +321,7 @@ def _going_on(shape: dict[str, Any], never: list[str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def remedies(values: Values) -> tuple[Remedy, ...]:
+def remedies(values: Values, reason: str) -> tuple[Remedy, ...]:
     return (Remedy("use tanh(x + 1)", {"activation": "shifted(tanh, 1.0)"}),)
 
 

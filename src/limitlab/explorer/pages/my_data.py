@@ -4,6 +4,7 @@ import csv
 import functools
 import html
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +142,13 @@ def _file(values: Values) -> tuple[str, bytes]:
 def columns_of(data: bytes) -> list[str]:
     """Names of the columns in the first line of a CSV table; raises `InputError`."""
     head = data[:HEAD].decode("utf-8-sig", errors="replace")
-    line = head.splitlines()[0] if head.strip() else ""
-    if len(head.splitlines()) < 2 and len(data) >= HEAD:
+    lines = (line for line in csv.reader(io.StringIO(head, newline=None)) if line)
+    try:
+        names, more = next(lines, []), next(lines, None)
+    except csv.Error as error:
+        raise InputError(f"The first line of the table cannot be read: {printable(str(error), 80)}.") from None
+    if len(data) >= HEAD and more is None:
         raise InputError("The first line of the table is too long: it must hold the names of the columns.")
-    names = next(csv.reader([line]), [])
     if not 2 <= len(names) <= MANY:
         raise InputError(f"The first line must name 2 to {MANY} columns with commas between them; it has {len(names)}.")
     return names
@@ -286,7 +290,7 @@ def words(values: Values, answers: Answers) -> Words:
         told = str(answers.runs.attrs.get("verdict", "")).splitlines()
         lines = [line for line in told[2:] if line] or lines
         if "best_penalty" in answers.runs.attrs:
-            facts.append(("best penalty", f"{answers.runs.attrs['best_penalty']:.3g}"))
+            facts.append(("best penalty", _penalty(float(answers.runs.attrs["best_penalty"]))))
         if (hard := _hard(answers.runs)) != "":
             facts.append(("hardest rows", hard))
     if answers.runs is None:
@@ -306,6 +310,10 @@ def words(values: Values, answers: Answers) -> Words:
     )
 
 
+def _penalty(best: float) -> str:
+    return f"{best:.3g}" if math.isfinite(best) else "as large as can be: the columns do not help"
+
+
 def _notes(theory: Any) -> tuple[str, ...]:
     return tuple(f"{note[0].upper()}{note[1:]}." for note in theory.attrs.get("notes", []) if note)
 
@@ -319,11 +327,16 @@ def _hard(ds: Any) -> str:
     return ", ".join(f"{int(ds.row.values[i]) + 1}" for i in order if np.isfinite(error[i]))
 
 
-def remedies(values: Values) -> tuple[Remedy, ...]:
-    """A table with the other kind of label: numbers, or two classes."""
-    if values["model"] in ("logistic", "squared-hinge"):
-        return (Remedy("numbers: use ridge regression", {"model": "ridge"}),)
-    return (Remedy("classes: use logistic regression", {"model": "logistic"}),)
+REMEDIES = (  # what an error says, and what helps
+    ("labels of classes", Remedy("numbers: use ridge regression", {"model": "ridge"})),
+    ("are constant", Remedy("keep the columns as they are", {"standardise": "no"})),
+    ("text. Use", Remedy("words as 0 and 1", {"text": "yes"})),
+    ("Values are missing", Remedy("leave out rows with missing values", {"missing": "yes"})),
+)
+
+
+def remedies(values: Values, reason: str) -> tuple[Remedy, ...]:
+    return tuple(remedy for words, remedy in REMEDIES if words in reason)
 
 
 def snippet(values: Values) -> str:
@@ -345,7 +358,7 @@ def snippet(values: Values) -> str:
         read = "import pandas as pd\n" + "\n".join([*lines, f"pool = ll.Pool(X, y, standardise={scale})"])
     return f"""
 {read}
-first, last = max(2, min(20, len(pool) // 4)), max(3, int(0.9 * len(pool)))
+first, last = max(3, min(20, len(pool) // 4)), max(3, int(0.9 * len(pool)))
 samples = np.unique(np.geomspace(first, last, {POINTS}).round().astype(int))
 curve = ll.learning_curve(
     pool, loss={loss}, penalty={values["penalty"]!r}, samples=samples, fits={values["fits"]}, seed={values["seed"]}
@@ -421,6 +434,9 @@ PAGE = Page(
         "SquareLoss()": "ridge regression",
         "PseudoHuberLoss()": "pseudo-Huber regression",
         "Pool.y": "the column to predict",
+        "Pool.X must": "The columns must",
+        "Pool.standardise divides by the s.d. of every column;": "Columns on one scale are divided by their s.d.;",
+        "Use --one-hot for columns of 0 and 1, or leave out: --drop": "Make columns of 0 and 1 of words, or leave out",
         "--target": "The column to predict",
     },
     references=("malzahn2002statistical", "obuchi2019semi"),

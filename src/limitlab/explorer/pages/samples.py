@@ -341,7 +341,7 @@ def words(values: Values, answers: Answers) -> Words:
     )
 
 
-def remedies(values: Values) -> tuple[Remedy, ...]:
+def remedies(values: Values, reason: str) -> tuple[Remedy, ...]:
     return (Remedy("take signs instead", {"channel": "sign"}),)
 
 
