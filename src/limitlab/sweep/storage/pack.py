@@ -1,6 +1,7 @@
 """The segments of a store joined into few."""
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
@@ -79,7 +80,9 @@ def _locked(store: Store, name: str) -> Iterator[tuple[int, int] | None]:
     """
     try:
         file = store.folder("points").open(name, os.O_RDWR)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.EROFS:
+            raise unwritable(store.folder("points").path, error, KEPT) from error
         yield None
         return
     try:

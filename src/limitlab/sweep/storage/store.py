@@ -134,8 +134,9 @@ class Store:
         try:
             data = self._mark()
             if not data and any(map(is_segment, self.folder("points").names())):
-                self.mark(replace=True)  # a power cut emptied it; what it says can be said again
-                data = self._mark()
+                with contextlib.suppress(ResultFileError):  # it may be a store that can only be read
+                    self.mark(replace=True)  # a power cut emptied it; what it says can be said again
+                data = self._mark() or json.dumps({"limitlab_store": FORMAT, "id": "unknown"})
             about = json.loads(data)
             version, identity = about["limitlab_store"], str(about["id"])[:100]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
