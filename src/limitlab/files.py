@@ -78,7 +78,8 @@ def whole(
 
 def unwritable(path: Path, error: Exception, remedy: str = ELSEWHERE) -> ResultFileError:
     """Says that a file could not be written, why, and what to do."""
-    return ResultFileError(f"{path} could not be written: {getattr(error, 'strerror', None) or error}. {remedy}")
+    number = getattr(error, "errno", None)
+    return ResultFileError(f"{path} could not be written: {os.strerror(number) if number else error}. {remedy}")
 
 
 def _first(part: Path, path: Path) -> None:

@@ -18,14 +18,17 @@ import limitlab as ll
 from cases import committee
 from limitlab.cli import app
 from limitlab.errors import DamagedFileWarning, InputError
+from limitlab.numerics import machine
 from limitlab.results.points import Point
 from limitlab.sweep.engine import compute as computing
 from limitlab.sweep.engine import tally
+from limitlab.sweep.storage import store as storing
 from limitlab.sweep.storage import verify as verifying
 from limitlab.sweep.storage.care import gc
 from limitlab.sweep.storage.files import folder as folders
 from limitlab.sweep.storage.files import life
 from limitlab.sweep.storage.files import segments as segmenting
+from limitlab.sweep.storage.files.encoding import encode
 from limitlab.sweep.storage.files.index import MAGIC as INDEX
 from limitlab.sweep.storage.files.index import rows_in
 from limitlab.sweep.storage.files.places import COPIES, Places
@@ -220,6 +223,72 @@ def test_claims_and_voids_as_they_are_written_are_within_the_bounds(tmp_path):
     assert two.verify() == (4, [])
 
 
+def test_claims_of_the_dead_are_not_kept(tmp_path):
+    """Hard links, or files that pack well: each would take five times its size in memory for nothing."""
+    store = filled(tmp_path / "s")
+    keys = b"".join(bytes.fromhex(key(number)) for number in range(4096))
+    (tmp_path / "s" / "points" / NAME).write_bytes(MAGIC + frame(CLAIM, bytes(16), keys))
+    for number in range(1, 30):
+        os.link(tmp_path / "s" / "points" / NAME, tmp_path / "s" / "points" / f"stranger-{number:016x}.seg")
+    assert peak_of(lambda: Store(tmp_path / "s")) < 2e6
+    assert not Store(tmp_path / "s").claimed(key(7))
+    store.claim([key(7)])
+    assert Store(tmp_path / "s").claimed(key(7))  # of a writer that lives
+
+
+def test_damaged_holes_are_not_copied_to_quarantine(tmp_path):
+    """A few kilobytes on the disk would become gigabytes there."""
+    filled(tmp_path / "s").close()
+    length, points = 1 << 24, tmp_path / "s" / "points"
+    (points / NAME).write_bytes(MAGIC + headed(POINT, length))
+    os.truncate(points / NAME, len(MAGIC) + SHORTEST + length)
+    other = points / f"stranger-{1:016x}.seg"
+    other.write_bytes(MAGIC + frame(POINT, bytes.fromhex(key(0)), b"") + b"junk" * 2000)
+    os.truncate(other, length)
+    good, bad = Store(tmp_path / "s").verify()
+    assert good == 5 and len(bad) == 3
+    assert sum(fault.moved_to.stat().st_size for fault in bad) < 1e5
+    assert other.stat().st_size < 200  # what stood after its last record was cut off
+    assert Store(tmp_path / "s").verify() == (5, [])
+
+
+def test_more_segments_are_packed_than_files_can_be_open(tmp_path):
+    """A thousand workers leave a thousand; a process may have 1024 files open, often."""
+    import resource
+
+    Store(tmp_path / "s").close()
+    for number in range(150):
+        data = frame(POINT, bytes.fromhex(key(number)), encode(a_point(number)))
+        (tmp_path / "s" / "points" / f"host-{number:016x}.seg").write_bytes(MAGIC + data)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 60, before[1]))
+    try:
+        assert pack(Store(tmp_path / "s"))[:2] == (150, 1)
+        assert Store(tmp_path / "s").verify() == (150, [])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_segment_that_is_carried_on_while_others_are_packed_stays(tmp_path):
+    """Also if it is as long as before: its unfinished end is cut off, and something else takes its place."""
+    store = filled(tmp_path / "s")
+    store.close()
+    (path,) = (tmp_path / "s" / "points").iterdir()
+    more = frame(POINT, bytes.fromhex(key(77)), encode(a_point(77)))
+    os.truncate(path, path.stat().st_size + len(more))  # zeros, as a power cut leaves them
+    os.utime(path, (1e9, 1e9))
+
+    def meanwhile(*_):
+        with open(path, "r+b") as file:
+            file.seek(-len(more), 2)
+            file.write(more)
+
+    pack(Store(tmp_path / "s"), progress=meanwhile)
+    assert all(Store(tmp_path / "s").has(key(number)) for number in [*range(5), 77])
+    pack(Store(tmp_path / "s"))
+    assert Store(tmp_path / "s").verify() == (6, []) and len(os.listdir(tmp_path / "s" / "points")) == 1
+
+
 @pytest.mark.parametrize("place", [2**64 - 1, 2**63, 2**63 - 1, 2**33 + 24, 2**62])
 def test_voids_of_places_that_no_file_has_count_for_nothing(tmp_path, place):
     """Some of them no system call takes; in the segment itself, which is known by then."""
@@ -291,6 +360,24 @@ def test_many_names_of_one_large_record_do_not_fill_the_memory(tmp_path):
     assert store.sweeps()["b7"]["name"] == "x"
 
 
+def test_many_names_of_one_record_with_long_texts_do_not_fill_the_memory(tmp_path, monkeypatch):
+    """Of a run only what runs write down is kept, texts where they have texts; of many the last ones are looked at."""
+    store, path = filled(tmp_path / "s"), tmp_path / "s"
+    texts = dict.fromkeys(["note", "state", "total", "done", "began", "process", "host"], "\U0001f642" + "x" * 8000)
+    (path / "runs" / "b0.json").write_text(json.dumps(texts, ensure_ascii=False))
+    (path / "quarantine" / "b0").write_text("x")
+    (path / "quarantine" / "b0.txt").write_text("x\n" + "y" * 60_000)
+    for number in range(1, 30):
+        os.link(path / "runs" / "b0.json", path / "runs" / f"b{number}.json")
+        for end in ("", ".txt"):
+            os.link(path / "quarantine" / f"b0{end}", path / "quarantine" / f"b{number}{end}")
+    assert peak_of(store.runs) < 1e6 and set(store.runs()["b7"]) == {"note", "state", "host"}
+    assert peak_of(store.faults) < 1e6 and len(store.faults()) == 30
+    monkeypatch.setattr(storing, "MAX_RUNS", 5)
+    store.keep_run("now", {"state": "running"})
+    assert len(store.runs()) == 5 and "now" in store.runs()
+
+
 def test_an_index_of_a_hole_is_not_read(tmp_path):
     """A file of a gigabyte that takes nothing on the disk, and an index that says that it is full of points."""
     filled(tmp_path / "s").close()
@@ -301,6 +388,18 @@ def test_an_index_of_a_hole_is_not_read(tmp_path):
     (tmp_path / "s" / "index" / f"{NAME}.idx").write_bytes(an_index(size, rows))
     assert peak_of(lambda: Store(tmp_path / "s")) < 4e6
     assert len(list(Store(tmp_path / "s").keys())) == 5
+
+
+def test_an_index_of_a_file_that_is_no_segment_is_not_read(tmp_path):
+    """It is larger than any segment, and its places would be those of other segments."""
+    filled(tmp_path / "s").close()
+    (tmp_path / "s" / "points" / NAME).write_bytes(MAGIC)
+    os.truncate(tmp_path / "s" / "points" / NAME, 10**12)
+    rows = [(bytes.fromhex(key(100 + number)), (number << 33) + 24, POINT) for number in range(9)]
+    (tmp_path / "s" / "index" / f"{NAME}.idx").write_bytes(an_index(10**12, rows))
+    store = Store(tmp_path / "s")
+    assert [store.peek(key(100 + number)) for number in range(9)] == [None] * 9
+    assert len(list(store.keys())) == 5 and len(store.segments.faults()) == 1
 
 
 def test_few_of_many_copies_of_a_point_are_remembered():
@@ -540,6 +639,38 @@ def test_points_that_are_small_and_large_when_put_together_are_refused():
     combine(problem, "verb", {"d": np.arange(1)}, [long])
 
 
+def test_points_are_not_read_until_there_is_no_memory_left(tmp_path, monkeypatch):
+    """What is read to be put together is watched: attributes take memory as well, and one point may be named often."""
+
+    def halved(problem):
+        return problem.algorithm.learning_rate / 2
+
+    def swept():
+        grid = {"algorithm.learning_rate": [0.1, 0.2, 0.3]}
+        return ll.sweep(halved, committee("linear", "linear", p=1, k=1), grid, store=tmp_path / "s")
+
+    swept()
+    words = ["store", "export", str(tmp_path / "s"), "--force", "--out"]
+    monkeypatch.setattr(machine, "SOON", 0.0)
+    assert CliRunner().invoke(app, [*words, str(tmp_path / "a.nc")]).exit_code == 0
+    held = iter(range(10**9, 10**15, 10**9))
+    monkeypatch.setattr(machine, "resident", lambda: next(held))
+    monkeypatch.setattr(machine, "memory_here", lambda: 2e9)
+    with pytest.raises(InputError, match="Its 3 points together take that much"):
+        swept()
+    done = CliRunner().invoke(app, [*words, str(tmp_path / "a.nc")])
+    assert done.exit_code == 2 and "Export a table" in done.output
+    assert CliRunner().invoke(app, [*words, str(tmp_path / "a.csv")]).exit_code == 0  # one point at a time
+
+
+def test_a_list_that_names_one_point_again_and_again_is_no_sweep(tmp_path):
+    store = filled(tmp_path / "s")
+    words = ["store", "export", str(tmp_path / "s"), "--force", "--out", str(tmp_path / "a.csv")]
+    for count, code in ((50, 0), (500, 2)):
+        store.keep_sweep("s", {"name": "verb", "axes": {"d": list(range(count))}}, [key(0)] * count)
+        assert CliRunner().invoke(app, words).exit_code == code
+
+
 def test_a_table_of_many_more_rows_than_numbers_is_refused(tmp_path):
     side = 2 * int(MANY**0.5)
     tables = {"x": (("time",), np.zeros(side)), "y": (("replica",), np.zeros(side)), "status": ((), np.asarray("ok"))}
@@ -555,7 +686,10 @@ def test_a_table_of_many_more_rows_than_numbers_is_refused(tmp_path):
 
 def test_an_export_does_not_go_among_the_files_of_the_store(tmp_path):
     filled(tmp_path / "s").keep_sweep("s", {"name": "verb", "axes": {"d": [1]}}, [key(0)])
-    for place, code in (("s/points/a.csv", 2), ("s/sweeps/a.csv", 2), ("s/a.csv", 0)):
+    (tmp_path / "s" / "points" / "ab").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "s" / "points")
+    inside = ["s/points/a.csv", "s/sweeps/a.csv", "s/points/ab/a.csv", "link/a.csv", "link/ab/a.csv"]
+    for place, code in [*((name, 2) for name in inside), ("s/a.csv", 0)]:
         done = CliRunner().invoke(app, ["store", "export", str(tmp_path / "s"), "--out", str(tmp_path / place)])
         assert done.exit_code == code, done.output
 

@@ -1,5 +1,6 @@
 """limitlab store migrate: stores with a netCDF file for each point keep every point, and strangers' files stay out."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -18,8 +19,9 @@ import limitlab as ll
 from cases import committee
 from limitlab.cli import app
 from limitlab.sweep import Store
+from limitlab.sweep.storage.files import encoding
 from limitlab.sweep.storage.files.folder import Folder
-from limitlab.sweep.storage.files.netcdf import MARK, encode
+from limitlab.sweep.storage.files.netcdf import MARK, decode, encode
 from limitlab.sweep.storage.files.segments import Segments
 from limitlab.sweep.storage.migrate import migrate
 
@@ -105,6 +107,19 @@ def test_a_migration_that_is_killed_goes_on(old):
             process.send_signal(signal.SIGKILL)
     assert migrate(folder)[1] == []
     assert swept(folder).equals(result) and CALLS == []
+    assert Store(folder).verify() == (4, [])
+
+
+def test_a_point_that_no_store_takes_does_not_stop_the_others(old, monkeypatch):
+    """Its attributes are longer than those of a point may be; before, the migration ended there, each time."""
+    folder, result = old
+    point = decode(files(folder)[1].read_bytes(), "it")
+    words = np.random.default_rng(0).bytes(20_000).hex()
+    files(folder)[1].write_bytes(encode(dataclasses.replace(point, attrs={**point.attrs, "words": words})))
+    monkeypatch.setattr(encoding, "LONGEST", 10_000)
+    points, (fault,) = migrate(folder)
+    assert points == 3 and "cannot be brought over: A point takes" in fault.reason and fault.moved_to.exists()
+    assert swept(folder).equals(result) and len(CALLS) == 1
     assert Store(folder).verify() == (4, [])
 
 

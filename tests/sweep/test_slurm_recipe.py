@@ -1,6 +1,7 @@
 """The Slurm recipe of the docs, with a stand-in for Slurm that starts jobs on this machine."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from limitlab.sweep.storage.store import Store
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "slurm_sweep.py"
 SBATCH = """#!/bin/sh
-copy=$(mktemp) && cp "$1" "$copy"
+copy=$(mktemp) && cp "$1" "$copy" && cp "$1" "$(dirname "$0")/job.sh"
 setsid sh "$copy" > /dev/null 2>&1 &
 echo "Submitted batch job $!"
 """
@@ -41,4 +42,7 @@ def test_the_slurm_recipe_runs_a_sweep_through_batch_jobs(tmp_path):
     assert done.returncode == 0, done.stderr
     good, bad = Store(tmp_path / "runs").verify()
     assert good == 4 and bad == []
+    job = (tmp_path / "job.sh").read_text()  # by TLS, isolated, with the names of the keys and not the keys themselves
+    assert re.search(r" -P -m distributed\.cli\.dask_worker tls://", job) and "--tls-key" in job
+    assert "PRIVATE KEY" not in job and not list(tmp_path.glob(".keys-*"))
     assert (ll.load(tmp_path / "runs" / "result.nc")["status"] == "ok").all()

@@ -373,6 +373,19 @@ def test_a_time_limit_ends_a_point_that_holds_the_lock_of_python(tmp_path):
     assert again["status"].values.tolist() == ds["status"].values.tolist()  # recorded: not tried again
 
 
+WATCHED = """
+from limitlab.sweep.engine.work import Budget, _Watch
+with _Watch(None, None, None, None, Budget(0.2)):
+    sum(range(10**14))
+"""
+
+
+def test_a_worker_that_does_not_see_the_store_is_ended_with_such_a_point_too():
+    """It can record nothing, but it goes: others are not kept waiting for ever."""
+    done = subprocess.run([sys.executable, "-c", WATCHED], timeout=100, capture_output=True)
+    assert done.returncode == 1
+
+
 MANY = """
 import sys
 sys.path[:0] = {here!r}

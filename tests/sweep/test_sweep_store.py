@@ -493,8 +493,14 @@ def test_a_complete_store_that_may_only_be_read_is_read(tmp_path):
 import subprocess
 swept({str(tmp_path / "s")!r}, np.linspace(0.1, 1, 400).tolist())
 CALLS.clear()
+open({str(tmp_path / "s" / "limitlab-store.json")!r}, "w").close()  # by a power cut
 subprocess.run(["mount", "-o", "remount,ro", {str(tmp_path)!r}], check=True)
+try:
+    pack(Store({str(tmp_path / "s")!r}))
+except ll.errors.LimitlabError as error:
+    print("cannot be packed:", error)
 import atexit; atexit.register(lambda: print("calls", len(CALLS)))
 """
     done = child(tmp_path / "s", before=before, shell=f"mount -t tmpfs -o size=4m tmpfs {tmp_path}")
+    assert "cannot be packed" in done.stdout and "could not be written: Read-only file system" in done.stdout, done
     assert "ResultFileError" not in done.stdout and "400 stored 0 parts\n[]\ncalls 0" in done.stdout, done

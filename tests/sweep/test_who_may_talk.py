@@ -245,11 +245,13 @@ def test_a_module_that_lies_in_the_folder_is_not_run_by_workers(tmp_path):
 
 def test_the_last_lines_of_a_worker_that_dies_at_its_start_are_shown(tmp_path, monkeypatch):
     program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho 'no such library: \x1b[31mlibfoo' >&2\nexit 3\n")
+    trace = "".join(f"echo '  File {number}, in keeper' >&2\n" for number in range(30))
+    trace = f"echo 'Traceback (most recent call last):' >&2\n{trace}echo 'RuntimeError: Nanny failed to start.' >&2\n"
+    program.write_text(f"#!/bin/sh\necho 'no such library: \x1b[31mlibfoo' >&2\n{trace}exit 3\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     began = time.monotonic()
     with pytest.raises(ll.errors.EngineError, match="end as soon as they start") as error:
         ll.sweep(halved, committee("linear", "linear", p=1, k=1), {RATE: [0.1]}, store=tmp_path / "s", workers=1)
-    assert "no such library: \\x1b[31mlibfoo" in str(error.value)
+    assert "no such library: \\x1b[31mlibfoo" in str(error.value) and "Nanny failed" in str(error.value)
     assert time.monotonic() - began < 60

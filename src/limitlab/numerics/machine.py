@@ -15,6 +15,7 @@ from limitlab.errors import InputError
 from limitlab.verbs import Progress
 
 __all__ = [
+    "Growth",
     "Memory",
     "Progress",
     "blank",
@@ -34,6 +35,7 @@ SHARE = 0.8  # of the memory here that a computation may take
 CONTAINERS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 MAPS = 0.4  # of the memory maps allowed, from which compiled programs are given up
 LOOK = 1.0  # seconds between two counts of the memory maps
+SOON = 0.05  # seconds between two looks at the memory of this process
 _looked = -LOOK  # when they were last counted
 _left = 0  # how many were left when programs were last given up
 
@@ -74,6 +76,19 @@ def check_memory(needed: Memory | None, by: str) -> None:
         raise InputError(
             f"{by} needs about {in_units(needed.bytes)} of memory, this machine has {in_units(have)}. {needed.remedy}"
         )
+
+
+class Growth:
+    """How far the memory of this process has grown since: `check` raises before there is none left."""
+
+    def __init__(self, by: str, remedy: str):
+        self._by, self._remedy, self._began, self._looked = by, remedy, resident(), time.monotonic()
+
+    def check(self) -> None:
+        if time.monotonic() - self._looked < SOON:  # nothing grows faster than memory can be written
+            return
+        self._looked = time.monotonic()
+        check_memory(Memory(int(resident() - self._began), self._remedy), self._by)
 
 
 def fits(needed: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:  # stores are looked at without JAX
     from limitlab.problems.problem import Problem
 
-__all__ = ["Families", "Point", "Table", "families_of", "in_families"]
+__all__ = ["Families", "Point", "Table", "as_texts", "families_of", "in_families"]
 
 V = TypeVar("V", bound=Callable)
 
@@ -33,10 +33,18 @@ class Point:
 
     @property
     def status(self) -> tuple[tuple[str, ...], np.ndarray]:
-        """How the point ended, by replica if its result says so."""
+        """How the point ended, in words, by replica if its result says so."""
         if self.failed:
             return (), np.asarray(self.failure)
-        return self.variables.get("status", ((), np.asarray("ok")))
+        dims, words = self.variables.get("status", ((), np.asarray("ok")))
+        return dims, as_texts(words)
+
+
+def as_texts(values: np.ndarray) -> np.ndarray:
+    """An array of any kind as texts; bytes that are none are written as \\xff."""
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8", "backslashreplace")
+    return values if values.dtype.kind == "U" else values.astype(str)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,10 +26,11 @@ from limitlab.results.schema import (
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["combine", "table_of", "why"]
+__all__ = ["TOGETHER", "combine", "table_of", "why"]
 
 RESERVED = (*ATTRIBUTES, "declared", "provenance", "verb", "swept", "left_out", "seed")  # attributes of a sweep
 WORDS = ("status", "reason")  # that a sweep has at every point
+TOGETHER = "Its {} points together take that much. Export a table (limitlab store export), or sweep in slices."
 BROKEN = ("diverged", "not_converged", "max_steps", *FAILURES)
 
 
@@ -218,6 +219,8 @@ def combine(
         dims = next(p.coords[name][0] for p in good if name in p.coords)
         if used.issuperset(dims) and _same_shape([p.coords.get(name) for p in good]):
             tables = [p.coords[name] for p in good]
+            if _common([values for _, values in tables]) is None:
+                continue
             one = all(_alike(tables[0][1], values) for _, values in tables)
             coords[name] = tables[0] if one else _stack(list(axes), shape, points, tables)
     left_out = [name for name in names if name not in kept]
@@ -235,10 +238,7 @@ def combine(
 def _needed(kept: dict[str, list], count: int) -> Memory:
     """What the variables of all points take: as much at each as where they take most, which for texts may be a lot."""
     each = sum(max(values.nbytes for _, values in tables) for tables in kept.values())
-    return Memory(
-        each * count,
-        f"Its {count} points together take that much. Export a table (limitlab store export), or sweep in slices.",
-    )
+    return Memory(each * count, TOGETHER.format(count))
 
 
 def why(point: Point) -> str:
@@ -262,9 +262,9 @@ def _own_reason(point: Point) -> str:
 
 
 def _same(name: str, good: list[Point]) -> bool:
-    """Whether a variable has one shape and one set of labels at all points."""
+    """Whether a variable has one shape, kinds that go together, and one set of labels at all points."""
     tables = [point.variables.get(name) for point in good]
-    if not _same_shape(tables):
+    if not _same_shape(tables) or _common([table[1] for table in tables if table is not None]) is None:
         return False
     dims = good[0].variables[name][0]
     for dim in dims:
@@ -284,10 +284,20 @@ def _same_shape(tables: list) -> bool:
     return None not in tables and len({(dims, values.shape) for dims, values in tables}) == 1
 
 
+def _common(arrays: list[np.ndarray]) -> np.dtype | None:
+    """The kind that can hold all of these; None if there is none, as of texts and dates, or texts and bytes."""
+    kinds = {array.dtype for array in arrays}
+    try:
+        return None if {"S", "U"} <= {kind.kind for kind in kinds} else np.result_type(*kinds)
+    except (TypeError, OverflowError):
+        return None
+
+
 def _stack(axes: list[str], shape: tuple[int, ...], points: list[Point], tables: list) -> tuple:
     """The good points' arrays under the swept dimensions, NaN (or an empty text) where a point failed."""
     dims, first = tables[0]
-    kind = np.result_type(*(values for _, values in tables))
+    kind = _common([values for _, values in tables])
+    assert kind is not None  # others were left out
     if len(tables) < len(points) and kind.kind in "iub":
         kind = np.dtype(float)
     empty: Any = {"U": "", "S": b"", "f": np.nan, "c": np.nan, "M": "NaT", "m": "NaT"}.get(kind.kind, 0)

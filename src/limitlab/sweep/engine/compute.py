@@ -13,6 +13,7 @@ import numpy as np
 
 from limitlab.errors import DamagedFileWarning, InputError, LimitlabError, ResultFileError
 from limitlab.numerics.checks import check_integer
+from limitlab.numerics.machine import Growth
 from limitlab.results.points import Point
 from limitlab.sweep.engine.chunks import chunks_of
 from limitlab.sweep.engine.engines import cluster, in_process, on_cluster
@@ -21,6 +22,7 @@ from limitlab.sweep.engine.work import Budget
 from limitlab.sweep.job import Job, Task
 from limitlab.sweep.storage.standing import look
 from limitlab.sweep.storage.store import Store
+from limitlab.sweep.table import TOGETHER
 from limitlab.text import one_line
 
 __all__ = ["Engine", "compute", "record"]
@@ -72,6 +74,7 @@ def compute(
 ) -> list[Point]:
     """The points of the tasks, from the store where it has them; every other one is computed and kept."""
     points: dict[int, Point] = {}
+    growth = Growth(f"sweep of {job.name}", TOGETHER.format(len(tasks)))
     with contextlib.ExitStack() as stack:
         try:
             if store is None and engine.processes:  # processes hand over through files
@@ -84,7 +87,11 @@ def compute(
                 tally.tell(force=True)
             left, rounds, anyway = {task.index: task for task in tasks}, 0, False
             while left:  # once, unless points are damaged or taken away meanwhile, or other sweeps compute some of them
-                todo = [task for task in left.values() if not _found(task, points, store, tally, retry_failed)]
+                todo = []
+                for task in left.values():
+                    if not _found(task, points, store, tally, retry_failed):
+                        todo.append(task)
+                    growth.check()
                 if todo and not tally.needed:
                     tally.needed = True
                     tally.tell(force=True)  # a store that cannot be written to is found here
@@ -95,6 +102,7 @@ def compute(
                     later += outcome.later
                     if not outcome.later:
                         _take(outcome, left[outcome.index], points, store, tally)
+                        growth.check()
                 left = {index: task for index, task in left.items() if index not in points}
                 if later and store is not None:
                     anyway = _wait(list(left.values()), store, tally)

@@ -37,6 +37,7 @@ DEADLY = 3  # times that dask gives a point up (after four deaths each) before i
 RESTARTS = 20  # of local workers whose program was killed
 STILLBORN = 3  # times that the program ends while there is no worker
 LAST_LINES, LAST_LETTERS = 12, 300  # of what the program said, in an error
+TRACE = ("Traceback (", "The above exception ", "During handling of ")  # lines of dask's own that say nothing
 
 
 def in_process(job: Job, chunks: list[Chunk], store: Store | None, tally: Tally) -> Iterator[Outcome]:
@@ -179,7 +180,10 @@ class _LocalWorkers:
     def _listen(self, program: subprocess.Popen) -> None:
         with program.stderr or contextlib.nullcontext(()) as lines:
             for line in lines:
-                self._said.append(line.decode("utf-8", "replace").rstrip()[:LAST_LETTERS])
+                told = line.decode("utf-8", "replace").rstrip()[:LAST_LETTERS]
+                # Where an error came from is long, and would push away what a worker said before its keeper gave up.
+                if told and not told[0].isspace() and not told.startswith(TRACE):
+                    self._said.append(told)
 
     def _start(self) -> subprocess.Popen:
         share = max(1, (os.cpu_count() or 1) // self._count)

@@ -300,8 +300,11 @@ class _Watch:
     def __enter__(self) -> None:
         if self._budget:
             threading.Thread(target=self._look, daemon=True).start()
-        if self._budget.seconds is not None and self._store is not None:
-            note = self._stack.enter_context(overrun_noted(self._store, self._task.key))
+        if self._budget.seconds is not None:
+            if self._store is not None:
+                note = self._stack.enter_context(overrun_noted(self._store, self._task.key))
+            else:  # elsewhere: all that it can do for the others is to go
+                note = self._stack.enter_context(open(os.devnull, "w")).fileno()
             faulthandler.dump_traceback_later(self._budget.seconds + GRACE, exit=True, file=note)
             self._stack.callback(faulthandler.cancel_dump_traceback_later)
 

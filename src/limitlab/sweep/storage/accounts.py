@@ -8,8 +8,9 @@ from limitlab.sweep.storage.files.folder import Folder
 
 __all__ = ["Accounts", "account", "run_account"]
 
-OF_A_RUN = "sweep verb state note total found done failed running began updated host process".split()
-LONGEST = 4000  # letters of a text in the account of a run
+TEXTS = ("sweep", "verb", "state", "note", "host")  # of the account of a run
+NUMBERS = ("total", "found", "done", "failed", "running", "began", "updated", "process")
+LONGEST = 1500  # letters of such a text
 
 
 class Accounts(Mapping[str, dict[str, Any]]):
@@ -54,5 +55,5 @@ def run_account(folder: Folder, name: str, most: int) -> dict[str, Any] | None:
     about = account(folder, name, most)
     if about is None:
         return None
-    plain = {key: about[key] for key in OF_A_RUN if isinstance(about.get(key), (str, int, float))}
-    return {key: value[:LONGEST] if isinstance(value, str) else value for key, value in plain.items()}
+    texts = {key: about[key][:LONGEST] for key in TEXTS if isinstance(about.get(key), str)}
+    return {**texts, **{key: about[key] for key in NUMBERS if isinstance(about.get(key), (int, float))}}

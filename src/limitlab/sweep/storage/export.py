@@ -10,12 +10,13 @@ import numpy as np
 
 from limitlab.errors import InputError, SpecError
 from limitlab.files import whole
+from limitlab.numerics.machine import Growth
 from limitlab.results.files import save
 from limitlab.spec import from_dict
 from limitlab.sweep.storage.store import FOLDERS, Store
 from limitlab.sweep.storage.tidy import BLOCK, Columns, Rows, Unlike, about_of, no_variable, read_points
-from limitlab.sweep.table import combine
-from limitlab.text import writable
+from limitlab.sweep.table import TOGETHER, combine
+from limitlab.text import one_line, writable
 from limitlab.verbs import Progress
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def export(
     path = Path(path)
     if path.suffix not in FORMATS:
         raise InputError(f"A sweep is exported to a file that ends with {', '.join(FORMATS)}; got {path.name!r}.")
-    if path.resolve().parent in [(store.path / folder).resolve() for folder in FOLDERS]:
+    if {(store.path / folder).resolve() for folder in FOLDERS} & {*path.resolve().parents}:
         raise InputError(f"{path} is among the files of the store itself. Choose a place outside of {store.path}.")
     name = choose(store, name)
     if path.suffix == ".nc":
@@ -93,7 +94,11 @@ def dataset_of(store: Store, name: str, progress: Progress | None = None) -> "xr
         ) from error
     axes = {axis: np.asarray(values) for axis, values in about["axes"].items()}
     attrs = {} if about.get("seed") is None else {"seed": about["seed"]}
-    return combine(problem, about["name"], axes, list(read_points(store, name, progress)), attrs)
+    points, growth = [], Growth(f"sweep of {one_line(about['name'])}", TOGETHER.format(len(store.keys_of(name))))
+    for point in read_points(store, name, progress):
+        points.append(point)
+        growth.check()
+    return combine(problem, about["name"], axes, points, attrs)
 
 
 def _only(ds: "xr.Dataset", variables: list[str] | None) -> "xr.Dataset":

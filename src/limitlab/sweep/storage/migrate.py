@@ -7,12 +7,15 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 
-from limitlab.errors import ResultFileError
+from limitlab.errors import InputError, ResultFileError
 from limitlab.files import unwritable
 from limitlab.results.points import Point
+from limitlab.sweep.storage.files.encoding import decode as as_read
+from limitlab.sweep.storage.files.encoding import encode
 from limitlab.sweep.storage.files.folder import KEPT, Folder, NotPlainError, shown
 from limitlab.sweep.storage.files.netcdf import decode
 from limitlab.sweep.storage.store import MARKER, MAX_MARKER, Fault, Store
+from limitlab.text import one_line
 
 __all__ = ["migrate"]
 
@@ -33,7 +36,7 @@ def migrate(
     points, bad, moved = store.folder("points"), [], []
     files = [(folder, name) for folder in _folders(points) for name in folder.names()]
     for number, (folder, name) in enumerate(files):
-        found = _point(folder, name)
+        found = _bytes(folder, name)
         if isinstance(found, str):
             bad.append(store.quarantine(folder, name, found))
         else:
@@ -84,6 +87,19 @@ class _Inner(Folder):
                 yield own
             finally:
                 os.close(own)
+
+
+def _bytes(folder: Folder, name: str) -> bytes | str:
+    """The point in an old file as the present format has it; why not, in words, if there is none."""
+    found = _point(folder, name)
+    if isinstance(found, str):
+        return found
+    try:
+        data, where = encode(found), shown(folder.path / name)
+        as_read(data, where)
+        return data
+    except (InputError, ResultFileError, TypeError, ValueError) as error:  # larger than a point may be; a stranger's
+        return one_line(f"{shown(folder.path / name)} cannot be brought over: {error}")
 
 
 def _point(folder: Folder, name: str) -> Point | str:

@@ -1,10 +1,11 @@
 """The segments of a store joined into few."""
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from limitlab.errors import ResultFileError
 from limitlab.files import unwritable
@@ -29,18 +30,20 @@ def pack(store: Store, drop: Collection[str] = (), progress: Told = None) -> tup
     store.close()
     segments.refresh()
     before, size, unwanted = len(segments.names()), segments.total(), {bytes.fromhex(key) for key in drop}
-    with contextlib.ExitStack() as stack:
-        sizes = {name: held for name in segments.names() if (held := _hold(store, name, stack)) is not None}
-        mine = list(sizes)
-        writer = _Writer(store)
-        try:
-            parts.make()
-            total, done, seen = len(segments), 0, set()
-            for name in mine:
-                for found in segments.pieces(name, size=sizes[name]):
-                    if found.kind == VOID:
-                        if _known(store, found.content):
-                            writer.add(frame(VOID, found.key, found.content))
+    copied: dict[str, tuple[int, int]] = {}
+    writer = _Writer(store)
+    try:
+        parts.make()
+        total, done, seen, names = len(segments), 0, set(), set(segments.names())
+        for name in segments.names():
+            with _whole(store, name) as there:
+                if there is None:
+                    continue
+                copied[name] = there
+                for found in segments.pieces(name, size=there[0]):
+                    about = found.content[VOIDED.size :].decode("ascii", "replace") if found.kind == VOID else ""
+                    if about in names:  # it counts until that segment is gone, were this killed before
+                        writer.add(frame(VOID, found.key, found.content))
                     if found.kind != POINT or segments.voided(name, found.place):
                         continue
                     if found.key not in seen and found.key not in unwanted:
@@ -49,46 +52,60 @@ def pack(store: Store, drop: Collection[str] = (), progress: Told = None) -> tup
                     done += 1
                     if progress is not None:
                         progress(min(done, total), total, "pack")
-            new = writer.end()
-        except ResultFileError:
-            writer.undo()
-            raise
-        except OSError as error:
-            writer.undo()
-            raise unwritable(points.path, error, KEPT) from error
-        except BaseException:
-            writer.undo()
-            raise
-        for name in mine:
-            about = points.about(name)
-            if about is None or about.st_size == sizes[name]:  # else somebody writes to it, where there are no locks
+        new = writer.end()
+    except ResultFileError:
+        writer.undo()
+        raise
+    except OSError as error:
+        writer.undo()
+        raise unwritable(points.path, error, KEPT) from error
+    except BaseException:
+        writer.undo()
+        raise
+    for name, there in copied.items():
+        with _locked(store, name) as now:
+            if now == there:  # else somebody carries it on: what it has twice goes the next time
                 segments.drop(name)
     store.tidy()
     segments.refresh()
     segments.save()
-    return before, len(segments.names()) if new or mine else before, max(0, size - segments.total())
+    return before, len(segments.names()) if new or copied else before, max(0, size - segments.total())
 
 
-def _hold(store: Store, name: str, stack: contextlib.ExitStack) -> int | None:
-    """Lock a segment that is whole and that nobody writes; its size, or None."""
+@contextlib.contextmanager
+def _locked(store: Store, name: str) -> Iterator[tuple[int, int] | None]:
+    """Lock a segment that nobody writes: its size, and when it was last written to.
+
+    One at a time: there may be more of them than a process can have files open.
+    """
     try:
         file = store.folder("points").open(name, os.O_RDWR)
-    except (OSError, ValueError):
-        return None
-    stack.callback(os.close, file)
-    if os.fstat(file).st_nlink != 1 or not locked(file):
-        return None
-    size, segments = os.fstat(file).st_size, store.segments
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.EROFS:
+            raise unwritable(store.folder("points").path, error, KEPT) from error
+        yield None
+        return
     try:
-        whole = all(found.kind or segments.voided(name, found.place) for found in segments.pieces(name, size=size))
-    except (OSError, ValueError):
-        return None  # damaged: verify first
-    return size if whole else None
+        free = os.fstat(file).st_nlink == 1 and locked(file)
+        about = os.fstat(file)
+        yield (about.st_size, about.st_mtime_ns) if free else None
+    finally:
+        os.close(file)
 
 
-def _known(store: Store, content: bytes) -> bool:
-    """Whether a void is about a segment that is there: it counts until that is gone, were this killed before."""
-    return content[VOIDED.size :].decode("ascii", "replace") in store.segments.names()
+@contextlib.contextmanager
+def _whole(store: Store, name: str) -> Iterator[tuple[int, int] | None]:
+    """The same of a segment that is whole."""
+    with _locked(store, name) as there:
+        if there is not None:
+            segments = store.segments
+            try:
+                found = segments.pieces(name, size=there[0])
+                good = all(one.kind or segments.voided(name, one.place) for one in found)
+            except (OSError, ValueError):
+                good = False  # damaged: verify first
+            there = there if good else None
+        yield there
 
 
 class _Writer:

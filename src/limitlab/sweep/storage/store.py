@@ -12,6 +12,7 @@
 """
 
 import contextlib
+import heapq
 import json
 import os
 import re
@@ -29,7 +30,7 @@ from limitlab.files import unwritable
 from limitlab.results.points import Point
 from limitlab.sweep.storage.accounts import Accounts, run_account
 from limitlab.sweep.storage.files.encoding import decode, encode
-from limitlab.sweep.storage.files.folder import KEPT, Folder, Root, shown
+from limitlab.sweep.storage.files.folder import KEPT, Folder, Root, piece, shown
 from limitlab.sweep.storage.files.life import alive
 from limitlab.sweep.storage.files.records import POINT, Found, is_segment
 from limitlab.sweep.storage.files.segments import Segments
@@ -46,6 +47,7 @@ HALF_WRITTEN = 3600.0  # seconds after which a file that another machine is writ
 MAX_MARKER = 4096  # bytes of the file that says that this is a store
 MAX_RECORD = 1 << 25  # of a record of a sweep
 MAX_RUN = 1 << 16  # of a record of a run
+MAX_RUNS = 10_000  # records of runs that are looked at
 MAX_KEYS = 1 << 28  # of a list of points: 8 million
 MAX_NOTE = 1 << 16  # of a note in quarantine
 
@@ -132,8 +134,9 @@ class Store:
         try:
             data = self._mark()
             if not data and any(map(is_segment, self.folder("points").names())):
-                self.mark(replace=True)  # a power cut emptied it; what it says can be said again
-                data = self._mark()
+                with contextlib.suppress(ResultFileError):  # it may be a store that can only be read
+                    self.mark(replace=True)  # a power cut emptied it; what it says can be said again
+                data = self._mark() or json.dumps({"limitlab_store": FORMAT, "id": "unknown"})
             about = json.loads(data)
             version, identity = about["limitlab_store"], str(about["id"])[:100]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -205,7 +208,7 @@ class Store:
         try:
             file = self.folder("points").open(name)
             try:
-                data = os.pread(file, min(length or MAX_NOTE, MAX_RECORD), place)
+                data = piece(file, place, min(length or MAX_NOTE, MAX_RECORD))
             finally:
                 os.close(file)
             away = self.noted(f"{what}.point", path, reason, data)
@@ -343,9 +346,10 @@ class Store:
         runs.write(f"{name}.json", json.dumps(about).encode())
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The runs into this store, by name, the latest last."""
+        """The runs into this store, by name, the latest last: those that told something last, if there are many."""
         folder = self.folder("runs")
-        files = [name for name in folder.files() if name.endswith(".json")]
+        there = {name: about.st_mtime for name, about in folder.files().items() if name.endswith(".json")}
+        files = heapq.nlargest(MAX_RUNS, there, key=lambda name: (there[name], name))
         read = {name.removesuffix(".json"): run_account(folder, name, MAX_RUN) for name in files}
         found = {name: about for name, about in read.items() if about is not None}
         return dict(sorted(found.items(), key=lambda item: (number_of(item[1].get("began")), item[0])))
@@ -366,7 +370,7 @@ class Store:
                 except (OSError, ValueError):
                     note = "\n"
                 first, _, reason = note.partition("\n")
-                out.append(Fault(Path(first), reason.strip(), folder.path / name))
+                out.append(Fault(Path(first), one_line(reason.strip()), folder.path / name))
         return out
 
     def verify(self, progress: Callable[[int, int, str], None] | None = None) -> tuple[int, list[Fault]]:

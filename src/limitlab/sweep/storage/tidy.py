@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from limitlab.errors import DamagedFileWarning, InputError, ResultFileError
-from limitlab.results.points import Point, Table
+from limitlab.results.points import Point, Table, as_texts
 from limitlab.sweep.storage.store import Store
 from limitlab.sweep.table import why
 from limitlab.verbs import Progress
@@ -24,6 +24,7 @@ __all__ = ["BLOCK", "Columns", "Rows", "Unlike", "about_of", "no_variable", "rea
 RUN = ("time", "iteration", "replica")  # what numbers the rows of a point unless more is asked for
 BLOCK = 65536  # rows in memory at a time
 MANY = 10**6  # rows of a point, beyond which they must not be many more than its numbers
+AGAIN = 100  # times that a sweep may have a point
 MISSING = Point(reason="not computed yet", failure="failed")
 DAMAGED = Point(reason="damaged: run limitlab store verify, then the sweep again")
 KINDS = {"b": np.dtype(bool), "i": np.dtype(np.int64), "f": np.dtype(float)}
@@ -61,7 +62,8 @@ def _is_axis(values: Any) -> bool:
 
 
 def _fits(axes: Any, keys: list[str]) -> bool:
-    return math.prod(len(values) for values in axes.values()) == len(keys)
+    """Whether there are as many points as places; a few that name the same one again and again are no sweep."""
+    return math.prod(len(values) for values in axes.values()) == len(keys) <= AGAIN * len(set(keys))
 
 
 def no_variable(unknown: list[str], known: list[str]) -> InputError:
@@ -169,7 +171,10 @@ class Rows:
                     "into one table. Export them one at a time, or to .nc."
                 )
         dims = list(dict.fromkeys(dim for dims, _ in chosen.values() for dim in dims))
-        index = {dim: _kind(point.coords[dim][1]) if dim in point.coords else "i" for dim in dims}
+        taken = sorted(set(dims) & {*self._axes, "status", "reason"})
+        if taken:
+            raise InputError(f"The column {taken[0]} would be there twice. Choose others with --variable.")
+        index = {dim: _kind(_labels(point, dim, 0)) for dim in dims}
         return index, {name: _kind(values) for name, (_, values) in chosen.items() if name not in index}
 
     def blocks(self, columns: Columns, scanned: bool) -> Iterator[list[list]]:
@@ -195,8 +200,7 @@ class Rows:
         tables: dict[str, Any] = dict(zip(columns.swept, here, strict=True))
         tables["status"], tables["reason"] = _along(dims, shape, *_status(point, dims)), why(point)
         for dim in dims:
-            labels = point.coords[dim][1] if dim in point.coords else np.arange(sizes[dim])
-            tables[dim] = _along(dims, shape, (dim,), _cast(labels, columns.index[dim]))
+            tables[dim] = _along(dims, shape, (dim,), _cast(_labels(point, dim, sizes[dim]), columns.index[dim]))
         for name, (own, values) in chosen.items():
             if name not in tables:
                 tables[name] = _along(dims, shape, own, _cast(values, columns.variables[name]))
@@ -231,8 +235,14 @@ def _along(dims: list[str], shape: tuple[int, ...], own: tuple[str, ...], values
     return np.broadcast_to(np.transpose(values, order).reshape(sizes), shape)
 
 
+def _labels(point: Point, dim: str, size: int) -> np.ndarray:
+    """What the places along a dimension are called: by its coordinate, else by their numbers."""
+    own, values = point.coords.get(dim, ((), None))
+    return np.arange(size) if values is None or own != (dim,) else values
+
+
 def _cast(values: np.ndarray, kind: str) -> np.ndarray:
-    return values.astype(KINDS[kind]) if kind in KINDS else values.astype(str)
+    return values.astype(KINDS[kind]) if kind in KINDS else as_texts(values)
 
 
 def _part(table: Any, first: int, rows: int) -> list:

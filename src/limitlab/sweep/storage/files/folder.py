@@ -17,7 +17,7 @@ from limitlab.errors import InputError, ResultFileError
 from limitlab.files import NO_LINKS, unwritable
 from limitlab.text import one_line
 
-__all__ = ["KEPT", "Folder", "NotPlainError", "Root", "put", "shown"]
+__all__ = ["KEPT", "Folder", "NotPlainError", "Root", "piece", "put", "shown"]
 
 KEPT = (
     "Everything stored so far is kept. Make space, or choose a folder that may be written to, and run again: only what "
@@ -233,6 +233,13 @@ def _remove_all(name: str, own: int) -> None:
     finally:
         os.close(top)
     os.rmdir(name, dir_fd=own)
+
+
+def piece(file: int, place: int, most: int) -> bytes:
+    """Bytes of a file from a place on, up to the next hole: what takes nothing on the disk is not copied."""
+    with contextlib.suppress(AttributeError, OSError):  # a system that cannot tell; a place beyond the end
+        most = min(most, os.lseek(file, place, os.SEEK_HOLE) - place)
+    return os.pread(file, most, place)
 
 
 def put(file: int, data: bytes) -> None:

@@ -17,7 +17,7 @@ class Segment:
         self.end = 0  # up to where it is known
         self.size = -1  # when it was last looked at
         self.records = self.saved = 0  # points known, and points in the index on disk
-        self.claims: frozenset[bytes] = frozenset()
+        self.claims: set[bytes] = set()
         self.fault = ""
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from limitlab.errors import DamagedFileWarning, ResultFileError
 from limitlab.files import unwritable
-from limitlab.sweep.storage.files.folder import KEPT, Folder, NotPlainError, Root, put, shown
+from limitlab.sweep.storage.files.folder import KEPT, Folder, NotPlainError, Root, piece, put, shown
 from limitlab.sweep.storage.files.index import LARGEST_INDEX, index_of, rows_in
 from limitlab.sweep.storage.files.life import held, lock, locked
 from limitlab.sweep.storage.files.places import Places, Segment
@@ -145,7 +145,7 @@ class Segments:
                 if segment is not self._own and key in segment.claims:
                     if self._alive(segment):
                         return True
-                    segment.claims = frozenset()
+                    segment.claims = set()
             return False
 
     def _alive(self, segment: Segment) -> bool:
@@ -179,13 +179,16 @@ class Segments:
             where = shown(self.folder.path / segment.name)
             segment.fault = f"{where} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
             return
+        finally:
+            if segment.claims and not self._alive(segment):  # many may be there, and they count for nothing
+                segment.claims = set()
         if segment.records >= segment.saved + WORTH:
             self._save(segment)
 
     def _take(self, segment: Segment, found: Found) -> None:
         if found.kind == POINT:
             segment.records += 1
-            segment.claims -= {found.key}
+            segment.claims.discard(found.key)
             self._places.put(segment, found.key, found.place)
         elif found.kind == VOID:
             with contextlib.suppress(ValueError, struct.error):
@@ -194,7 +197,7 @@ class Segments:
                     self._void(found.content[VOIDED.size :].decode("ascii"), place, found.key)
         elif found.kind == CLAIM:
             content = found.content
-            segment.claims = frozenset(content[i : i + 16] for i in range(0, len(content) - 15, 16))
+            segment.claims = {content[i : i + 16] for i in range(0, len(content) - 15, 16)}
 
     def _void(self, name: str, place: int, key: bytes) -> None:
         """A record counts no more. The void says whose it was; an older one does not, then the record itself does."""
@@ -319,7 +322,7 @@ class Segments:
         """Say which points this object's process computes now, in place of what was said before."""
         with self._turn:
             keys = keys[:MOST_CLAIMED]  # a hint: others may compute the rest as well
-            if frozenset(keys) != (self._own.claims if self._own else frozenset()):
+            if set(keys) != (self._own.claims if self._own else set()):
                 self.append(CLAIM, bytes(16), b"".join(keys))
 
     def void(self, name: str, place: int, length: int, key: bytes = b"") -> None:
@@ -425,12 +428,15 @@ class Segments:
                 about = os.fstat(file)
                 if about.st_nlink != 1 or about.st_size <= segment.end or not locked(file):
                     return b""
-                self._look(segment, os.fstat(file).st_size)
-                rest = os.pread(file, KEPT_OF_TAIL, segment.end) if segment.end else b""
-                if segment.end and rest:
-                    os.ftruncate(file, segment.end)
-                    segment.size = segment.end
-                return b"" if torn(rest) else rest
+                size = os.fstat(file).st_size
+                self._look(segment, size)
+                if not 0 < segment.end < size:
+                    return b""
+                unfinished = torn(os.pread(file, START, segment.end))
+                rest = b"" if unfinished else piece(file, segment.end, KEPT_OF_TAIL)
+                os.ftruncate(file, segment.end)
+                segment.size = segment.end
+                return rest
             finally:
                 os.close(file)
 
@@ -441,7 +447,7 @@ class Segments:
 
         An index is far smaller than what its segment takes on the disk: of a file that is mostly a hole it is not read.
         """
-        if not self._believes:
+        if not self._believes or about.st_size > LARGEST_FILE:
             return
         most = min(about.st_size, 512 * about.st_blocks) + ROOM
         try:
