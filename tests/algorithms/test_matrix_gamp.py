@@ -8,9 +8,9 @@ import pytest
 
 import limitlab as ll
 from limitlab.algorithms.gamp.matrix import symmetries
-from limitlab.algorithms.gamp.output import output_of
+from limitlab.algorithms.gamp.output import Nodes, _hermite, output_of
 from limitlab.algorithms.gamp.predictions import prediction_errors
-from limitlab.errors import InputError
+from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.multi.branches import Model
 from limitlab.macro.multi.information import evidence, field_law, information
 from limitlab.macro.multi.report import _errors
@@ -118,6 +118,52 @@ def test_labels_behind_a_channel_are_counted_by_hand():
     guess = sum(q * np.tanh((x[:, 0] + a) * (x[:, 1] + b) / 2) for q, (a, b) in zip(weight, z, strict=True))
     wrong = np.mean(y != np.where(guess >= 0, 1.0, -1.0))
     assert abs(found[0, 0] - wrong) < 4 * np.sqrt(wrong * (1 - wrong) / len(x))
+
+
+SHARP = {  # a link, its width, the noise: narrow beside the fields, or with jumps
+    "z1*z2": (2, 0.01),
+    "relu(z1) - z2^2": (2, 0.1),
+    "sign(z1) + z2": (2, 0.3),
+    "z1^2 + sign(z1*z2)": (2, 0.05),
+    "z2^2 + sign(z1*z2*z3)": (3, 0.2),
+    "z1^2": (1, 0.01),
+}
+
+
+@pytest.mark.parametrize("words", SHARP)
+def test_what_narrow_labels_tell_is_that_of_a_brute_sum(words):
+    """24 nodes of Gauss-Hermite an axis had g wrong by as much as its size."""
+    width, noise = SHARP[words]
+    output, rng = output_of(link(words), width, noise), np.random.default_rng(3)
+    A = np.linalg.qr(rng.normal(size=(width, width)))[0]
+    V = (A * np.array([0.4, 0.9, 0.6])[:width]) @ A.T
+    w, z = 0.6 * rng.normal(size=(8, width)), rng.normal(size=(8, width)) @ np.linalg.cholesky(V).T
+    y = output.link.on_host(w + z) + np.sqrt(noise) * rng.normal(size=8)
+    seen = np.stack([output.by_nodes(Nodes(output.real, *output.nodes), *one, V, np) for one in zip(y, w, strict=True)])
+    axis = np.linspace(-5.5, 5.5, {1: 20_001, 2: 501, 3: 111}[width])
+    u = np.stack([x.ravel() for x in np.meshgrid(*[axis] * width)], axis=1)
+    u = u[np.sum(u**2, axis=1) < 5.5**2]
+    p, root = np.exp(-np.sum(u**2, axis=1) / 2), np.linalg.cholesky(V)
+
+    def told(u, p):
+        P = [
+            p * np.exp(-((label - output.link.on_host(at + u @ root.T)) ** 2) / (2 * noise))
+            for label, at in zip(y, w, strict=True)
+        ]
+        return np.stack([one @ u / one.sum() for one in P]) @ np.linalg.inv(root)
+
+    right, size = told(u, p), np.sqrt(np.mean(told(u, p) ** 2))
+    assert np.sqrt(np.mean((seen - right) ** 2)) < 0.03 * size
+    if width < 3:
+        rough = told(*_hermite(width))
+        assert np.sqrt(np.mean((rough - right) ** 2)) > 0.05 * size
+    if words == "sign(z1) + z2":  # compiled, the same
+        assert np.allclose(output.g(jnp.asarray(y), jnp.asarray(w), jnp.asarray(V)), seen, atol=1e-9)
+
+
+def test_labels_too_narrow_for_any_nodes_are_warned_of():
+    with pytest.warns(AccuracyWarning, match=r"known to \d+% only.*larger variance"):
+        output_of(link("z1*z2*z3"), 3, 1e-3)
 
 
 def test_nodes_agree_with_a_brute_average():

@@ -5,8 +5,9 @@ r"""What labels tell about K fields at an overlap matrix M.
 
 The outer average is a trapezoidal rule in the eigenvectors of M, of dimension rank(M); two interlaced grids give its
 error. Z and its gradient are exact for labels made of one to three signs, and else sums over nodes: panels between its
-kinks and jumps for one field, Gauss-Hermite where that converges, two independent scramblings of Sobol points where it
-does not (squares of noisy averages would be biased, so that a square is the product of the two).
+kinks and jumps for one field, beside which up to two others may show their signs; for more of them Gauss-Hermite where
+that converges, an even grid of two fields with noisy labels where it does not, else two independent scramblings of
+Sobol points (squares of noisy averages would be biased, so that a square is the product of the two).
 """
 
 import functools
@@ -43,6 +44,11 @@ MOST = {1: 4000, 2: 500, 3: 20}  # points of an axis
 BLOCK = 2_000_000  # numbers held at once
 FINE = {1: 4, 2: 3, 3: 1}  # times shorter steps where there is a kink
 HERMITE = {2: (16, 24, 32, 48), 3: (8, 12, 16)}
+TRIED = 24  # means at which nodes are tried
+FAR = 1e-3  # a change under more of these nodes from which they will not converge
+GRID = (0.4, 0.2, 0.1)  # steps of an even grid of two fields
+NEAR = 1e-3  # a relative change of E gg^T under half the step that is good enough
+PLANE = 6.8  # such a grid ends here
 SOBOL = {2: 2**12, 3: 2**12}
 LINE = 9.0  # one field is integrated up to here
 ORDER = 12  # nodes of a panel
@@ -52,12 +58,15 @@ GOOD = 2e-5  # a change of E gg^T under more nodes that is as good as none
 class Rule(NamedTuple):
     """Nodes u (N, K) and probabilities (N,) of normal fields; two sets of them if they are random.
 
-    One field has panels instead, which are made for the width of the posterior; ``breaks`` are among their edges.
+    One field, the number ``real``, has panels instead, which are made for the width of the posterior; ``breaks`` are
+    among their edges. Of the other fields only the signs count. Two fields may have an even grid, of a ``step``.
     """
 
     name: str
     sets: tuple[tuple[np.ndarray, np.ndarray], ...]
     breaks: np.ndarray = np.zeros(0)
+    real: int = 0
+    step: float = 0.0
 
 
 class FieldLaw(NamedTuple):
@@ -101,17 +110,51 @@ def _field_law(link: AbstractLink, width: int, variance: float, bins: int | None
         return FieldLaw(mean, width, labels, patterns, Rule("exact", ()), mirrored)
     probe = 0.4 * np.eye(width) + 0.08 * (np.ones((width, width)) - np.eye(width))
     before = None
-    if width == 1:
-        breaks = breaks_of(lambda x: mean.on_host(x[:, None]), -LINE, LINE)
-        return FieldLaw(mean, width, labels, None, Rule("panels", (), breaks), mirrored)
+    real = [k for k, only in enumerate(sign_only(mean, width)) if not only]
+    if width == 1 or (width in SIGNS and len(real) == 1 and labels.kind != "binned"):
+        beside = real[0] if real else 0
+        return FieldLaw(mean, width, labels, None, Rule("panels", (), _breaks(mean, width, beside), beside), mirrored)
     smooth = labels.kind == "noisy" or (labels.sides is not None and levels(mean, width) is None)
     for count in HERMITE[width] if smooth else ():
         law = FieldLaw(mean, width, labels, None, _hermite(width, count), mirrored)
-        now = information(law, probe).gg
-        if before is not None and np.max(np.abs(now - before)) < GOOD * max(1.0, float(np.max(np.abs(now)))):
+        now = _tried(law, probe)
+        change = np.inf if before is None else np.max(np.abs(now - before)) / max(1.0, float(np.max(np.abs(now))))
+        if change < GOOD:
             return law
+        if FAR < change < np.inf:
+            break
         before = now
+    if width == 2 and smooth:
+        return _on_grid(FieldLaw(mean, width, labels, None, Rule("grid", (), step=GRID[0]), mirrored), probe)
     return FieldLaw(mean, width, labels, None, sobol_rule(width, 0), mirrored)
+
+
+def _on_grid(law: FieldLaw, probe: np.ndarray) -> FieldLaw:
+    """The law with the longest step of an even grid that half of it confirms, or with the shortest one."""
+    now = _tried(law, probe)
+    for step in GRID[1:]:
+        finer = law._replace(rule=law.rule._replace(step=step))
+        before, now = now, _tried(finer, probe)
+        if np.max(np.abs(now - before)) < NEAR * np.max(np.abs(now)):
+            return law
+        law = finer
+    return law
+
+
+def _tried(law: FieldLaw, M: np.ndarray) -> np.ndarray:
+    """The mean of gg^T over a few w: enough to see whether nodes do."""
+    w = np.random.default_rng(0).normal(size=(TRIED, law.width)) @ root(M)
+    return _part(law, w, np.full(TRIED, 1 / TRIED), np.eye(law.width) - M)[0]
+
+
+def _breaks(link: AbstractLink, width: int, real: int) -> np.ndarray:
+    """Where a link of one real field and the signs of others jumps or has a kink."""
+
+    def of(signs):
+        return breaks_of(lambda x: link.on_host(np.insert(np.tile(signs, (len(x), 1)), real, x, axis=1)), -LINE, LINE)
+
+    every = np.concatenate([of(signs) for signs in (SIGNS[width - 1] if width > 1 else np.zeros((1, 0)))])
+    return np.unique(every.round(12))
 
 
 def _hermite(width: int, count: int) -> Rule:
@@ -176,7 +219,8 @@ def information(law: FieldLaw, M: np.ndarray, shift: float = 0.0) -> Information
     V = np.eye(law.width) - M
     total: Any = None
     size = len(law.labels.y) * (len(law.rule.sets[0][0]) + 8 if law.rule.sets else 40)
-    size = max(size, int(30 * LINE / np.sqrt(V[0, 0]))) if law.rule.name == "panels" else size
+    if law.rule.name == "panels":
+        size = max(size, len(_panels(law, V)[0]) * (1 if law.width == 1 else 16 * 2**law.width))
     for part in np.array_split(np.arange(len(w)), max(1, len(w) * size // BLOCK)):
         now = _part(law, w[part], p[part], V)
         total = now if total is None else [a + b for a, b in zip(total, now, strict=True)]
@@ -201,7 +245,7 @@ def surest(law: FieldLaw, M: np.ndarray) -> float:
 
     It has a kink where the guess changes, so that finer grids are extrapolated.
     """
-    if law.rule.name == "panels":
+    if law.width == 1 and law.rule.name == "panels":
         return surest_of_one(lambda w: evidence(law, w[:, None], np.eye(1) - M)[0], float(M[0, 0]))
     fine = FINE[max(1, int(np.sum(np.linalg.eigvalsh(M) > RANK)))]
     values = []
@@ -218,7 +262,9 @@ def evidence(law: FieldLaw, w: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, l
         at = sectors(w, V, np, curved=False)
         return at.p @ law.patterns.T, [np.einsum("nsk,ls->nlk", at.dp, law.patterns, optimize=True)]
     if law.rule.name == "panels":
-        return _by_panels(law, w[:, 0], float(V[0, 0]))
+        return _by_panels(law, w, V)
+    if law.rule.name == "grid":
+        return _by_grid(law, w, V)
     half, back = root(V), root(V, -0.5)
     Z, slopes = np.zeros((len(w), len(law.labels.y))), []
     for u, p in law.rule.sets:
@@ -229,21 +275,71 @@ def evidence(law: FieldLaw, w: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, l
     return Z, slopes
 
 
-def _by_panels(law: FieldLaw, w: np.ndarray, V: float) -> tuple[np.ndarray, list[np.ndarray]]:
-    """One field: panels as narrow as its posterior, or as the noise of a label."""
-    step = 1.5 * np.sqrt(V)
+def _panels(law: FieldLaw, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of the real field, and their weights: panels as narrow as its posterior, or as the noise of a label."""
+    k = law.rule.real
+    step = 1.5 * np.sqrt(V[k, k])
     if law.labels.kind == "noisy":
         slope = np.ptp(law.labels.y) / (2 * LINE)
         step = min(step, 1.5 * np.sqrt(law.labels.variance) / max(1.0, slope))
+    if law.width > 1:  # or as what they tell about the signs beside them
+        step = min(step, 1.5 * float(np.min(np.sqrt(np.diag(_given(V, k)[1])) / (np.abs(_given(V, k)[0]) + 1e-9))))
     even = np.linspace(-LINE, LINE, int(np.ceil(2 * LINE / max(step, 2e-3))) + 1)
     edges = np.unique(np.concatenate([even, law.rule.breaks]))
     x, dx = np.polynomial.legendre.leggauss(ORDER)
     middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
-    z, dz = (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * dx).ravel()
-    P = law.labels.likelihood(law.link.on_host(z[:, None]))  # (N, L)
-    gap = z - w[:, None]
-    kernel = dz * np.exp(-(gap**2) / (2 * V)) / np.sqrt(2 * np.pi * V)
-    return kernel @ P, [((kernel * gap / V) @ P)[..., None]]
+    return (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * dx).ravel()
+
+
+def _given(V: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The regression (K - 1,) of the other fields on field k, and their covariance given it."""
+    rest = [j for j in range(len(V)) if j != k]
+    slope = V[rest, k] / V[k, k]
+    return slope, V[np.ix_(rest, rest)] - np.outer(slope, V[k, rest])
+
+
+def _by_panels(law: FieldLaw, w: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """One real field z by panels; given it, the signs of the others are those of normal fields."""
+    k, K = law.rule.real, law.width
+    z, dz = _panels(law, V)
+    gap = z - w[:, [k]]
+    kernel = dz * np.exp(-(gap**2) / (2 * V[k, k])) / np.sqrt(2 * np.pi * V[k, k])
+    if K == 1:
+        P = law.labels.likelihood(law.link.on_host(z[:, None]))  # (N, L)
+        return kernel @ P, [((kernel * gap / V[k, k]) @ P)[..., None]]
+    rest, signs = [j for j in range(K) if j != k], SIGNS[K - 1]
+    fields = np.insert(np.tile(signs, (len(z), 1)), k, np.repeat(z, len(signs)), axis=1)
+    P = law.labels.likelihood(law.link.on_host(fields))  # (N S, L)
+    slope, left = _given(V, k)
+    at = sectors(w[:, None, rest] + gap[..., None] * slope, left, np, curved=False)
+
+    def summed(x):
+        return (kernel[..., None] * x).reshape(len(w), -1) @ P
+
+    out = np.empty((len(w), P.shape[1], K))
+    for i, j in enumerate(rest):
+        out[..., j] = summed(at.dp[..., i])
+    out[..., k] = summed(gap[..., None] / V[k, k] * at.p) - out[..., rest] @ slope
+    return summed(at.p), [out]
+
+
+def _by_grid(law: FieldLaw, w: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Two fields on an even grid, which stays where it is: what labels tell at its nodes is the same for all w."""
+    h = min(law.rule.step, 0.7 * float(np.sqrt(np.linalg.eigvalsh(V)[0])))
+    count = int(np.ceil(PLANE / h))
+    axis = (np.arange(-count, count) + 0.5) * h
+    z = np.stack([x.ravel() for x in np.meshgrid(axis, axis, indexing="ij")], axis=1)
+    z = z[np.sum(z**2, axis=1) < PLANE**2]
+    inverse, labels = np.linalg.inv(V), len(law.labels.y)
+    share = h * h / (2 * np.pi * np.sqrt(np.linalg.det(V)))
+    sums: Any = np.zeros((3, len(w), labels))
+    for some in np.array_split(z, max(1, len(z) * max(len(w), labels) // BLOCK)):
+        P = law.labels.likelihood(law.link.on_host(some))  # (N, L)
+        gap = some - w[:, None]
+        score = gap @ inverse
+        kernel = share * np.exp(-np.sum(gap * score, axis=-1) / 2)
+        sums += np.stack([kernel @ P, (kernel * score[..., 0]) @ P, (kernel * score[..., 1]) @ P])
+    return sums[0], [np.stack([sums[1], sums[2]], axis=-1)]
 
 
 class Known(NamedTuple):
@@ -258,13 +354,15 @@ def certainty(law: FieldLaw) -> Known:
     """What labels leave to chance once all is known; nothing, if they are a function of the fields."""
     if law.patterns is not None:
         P, p = law.patterns.T, np.full(2**law.width, 0.5**law.width)
-    elif law.rule.sets:
-        u, p = law.rule.sets[0]
+    elif law.rule.sets or law.rule.name == "grid":
+        u, p = law.rule.sets[0] if law.rule.sets else sobol_rule(law.width, 0).sets[0]
         P = law.labels.likelihood(law.link.on_host(u))
     else:
-        z = np.linspace(-LINE, LINE, 4001)
+        signs = SIGNS[law.width - 1] if law.width > 1 else np.zeros((1, 0))
+        z = np.repeat(np.linspace(-LINE, LINE, 4001), len(signs))
         p = np.exp(-(z**2) / 2)
-        P, p = law.labels.likelihood(law.link.on_host(z[:, None])), p / p.sum()
+        fields = np.insert(np.tile(signs, (4001, 1)), law.rule.real, z, axis=1)
+        P, p = law.labels.likelihood(law.link.on_host(fields)), p / p.sum()
     weight, y = law.labels.weight, law.labels.y
     phi = float(p @ (np.where(P > 0, P * np.log(np.where(P > 0, P, 1.0)), 0.0) @ weight))
     return Known(phi, float(p @ (P @ (weight * y)) ** 2), float(p @ np.max(P, axis=1)))

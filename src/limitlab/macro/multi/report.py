@@ -33,6 +33,7 @@ __all__ = ["bayes_matrix", "check_bins", "evolved_matrix", "follows", "matrix_se
 FULL = 3  # directions at most whose overlap is any matrix
 UNSETTLED = 1e-3  # a last change of M above which an iteration has not ended
 SMALL = 1e-9  # overlap that stands for none
+COARSER = 1.5  # times the step of a grid, for its error: one that falls with the square of the step is covered
 
 
 def check_bins(by: str, bins: int | None) -> None:
@@ -137,6 +138,8 @@ def _about(model: Model, M: np.ndarray, at: Information) -> dict[str, Any]:
     if np.max(1 - np.diag(M)) < 1e-12:
         return {"rule": law.rule.name, "quadrature_error": 0.0}
     other = law if law.rule.name != "sobol" else law._replace(rule=sobol_rule(law.width, 1))
+    if law.rule.name == "grid":
+        other = law._replace(rule=law.rule._replace(step=COARSER * law.rule.step))
     gap = float(np.max(np.abs(information(other, M, 0.5).gg - at.gg)))
     about = {"rule": law.rule.name, "quadrature_error": gap}
     return about | ({"bins": len(law.labels.y)} if law.labels.kind == "binned" else {})

@@ -22,11 +22,12 @@ POINTS = 4096
 FEW = 65  # values of a link that counts as discrete
 STEP = {1: 0.4}  # of a grid of noisy labels, in units of the noise
 COARSE = 0.7  # the same for more than one field
+JUMPS = 0.4  # the same if of some fields only the signs count
 REACH = 7.5  # standard deviations of the noise beyond the extremes of the link
 FAR = {1: 6.8}
 NEAR = 5.5  # fields of this size are as far as labels are looked for
 MOST = 4000  # points of such a grid
-FINE = 0.25  # the step where values are few, or the link jumps, in units of the noise: see `labels_of`
+FINE = 0.25  # the step where values are few, in units of the noise: see `labels_of`
 
 
 class Labels(NamedTuple):
@@ -152,7 +153,7 @@ def labels_of(link: AbstractLink, width: int, variance: float, bins: int | None)
             f"Labels of {link!r} extend over {(high - low) / sd:.3g} times the noise, whose variance is {variance:g}: "
             f"more than {MOST} points of a grid. Use a larger variance, or none and bins."
         )
-    if few is not None:
-        count = min(int(np.ceil((high - low) / (FINE * sd))), MOST)
+    if few is not None or any(sign_only(link.expected, width)):
+        count = min(int(np.ceil((high - low) / ((JUMPS if few is None else FINE) * sd))), MOST)
     y, step = np.linspace(low, high, count, retstep=True)
     return Labels("noisy", y, np.full(count, step), variance, none, sides)
