@@ -300,8 +300,8 @@ def _again(chunk: Chunk, waiting: list[Chunk], deaths: Counter) -> Iterator[Outc
             waiting.append(Chunk((task,)))
         else:
             reason = (
-                "KilledWorker: every process that tried this point died. Look for memory, or give it a budget; a worker "
-                "that does not see the store ends like this when a point is over its budget."
+                "KilledWorker: every process that tried this point died. Look for memory, or give it a budget; workers "
+                "that do not see the store end like this when a point is over its budget."
             )
             yield Outcome(task.index, Point(reason=reason, failure="killed"))
 
