@@ -1,29 +1,59 @@
 """How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
 
-A test runs most of its programs once, so the default run compiles them with little optimisation and with XLA's older
-emitters of loops, in half the time (no optimisation at all makes long integrals slower than it saves). Slow tests
+A test runs most of its programs once, so the default run compiles them without optimisation, the few that make many
+steps (`LONG`) with a little of it, and all with XLA's older emitters of loops: in a third of the time. Slow tests
 compile as users do, and so do the few programs that need it (`users.environment`); the others that tests start inherit
 the flags. ``XLA_FLAGS`` of one's own are left alone.
 """
 
+import functools
 import gc
 import os
+import re
 
 import pytest
 
 from limitlab.numerics.machine import relieve
 
 FLAGS = {
-    "xla_backend_optimization_level": "1",
+    "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
+CHEAP = " ".join(f"--{name}={value}" for name, value in FLAGS.items())
+THREADS = "OPENBLAS_NUM_THREADS"  # two workers with two threads each wait for each other
+LONG = re.compile(r'"jit_(_settle|_evolve|_chunk|_end_values|_landscape)"$')  # programs of many steps, by name
 
 
 def pytest_configure(config):
-    """Before JAX reads them."""
+    """Before JAX and NumPy read them (those of a worker, and of programs that tests start)."""
     if config.option.markexpr == "not slow":
-        os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={value}" for name, value in FLAGS.items()))
+        os.environ.setdefault("XLA_FLAGS", CHEAP)
+        os.environ.setdefault(THREADS, "1")
+
+
+def compile_faster():
+    """All programs are written down in one and the same context, and those that are `LONG` are optimised a little.
+
+    Both doors are JAX's own; where they are not as here, that is left out.
+    """
+    if os.environ.get("XLA_FLAGS") != CHEAP:
+        return
+    from jax._src import compiler
+    from jax._src.interpreters import mlir
+
+    if hasattr(mlir, "make_ir_context"):  # a new one takes longer than a small program
+        mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+    compile_one = getattr(compiler, "compile_or_get_cached", None)
+    if compile_one is None:
+        return
+
+    def compiled(backend, computation, devices, options, *args, **kwargs):
+        if LONG.match(str(computation.operation.attributes["sym_name"])):
+            options.executable_build_options.debug_options.xla_backend_optimization_level = 1
+        return compile_one(backend, computation, devices, options, *args, **kwargs)
+
+    compiler.compile_or_get_cached = compiled
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -38,6 +68,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_finish(session):
     """What the tests were collected to stays: the garbage collector need not walk through it after every trace."""
+    compile_faster()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from limitlab.errors import LimitlabError, ResultFileError
 from limitlab.text import nearest, one_line
 
-__all__ = ["NO_LINKS", "open_plain", "unwritable", "whole"]
+__all__ = ["NO_LINKS", "open_plain", "own_file", "unwritable", "whole"]
 
 ELSEWHERE = "Choose a folder that exists, may be written to and has space."
 MAX_NEIGHBOURS = 1000  # files of a folder that are compared with a name that does not exist
@@ -85,7 +85,7 @@ def unwritable(path: Path, error: Exception, remedy: str = ELSEWHERE) -> ResultF
 def _first(part: Path, path: Path) -> None:
     """Give the file its name unless another one has it."""
     try:
-        os.link(part, path)
+        os.link(part, path, follow_symlinks=False)
     except FileExistsError:
         pass
     except OSError as error:
@@ -104,6 +104,16 @@ def _flush(path: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def own_file(path: Path, flags: int) -> int:
+    """Open a file that this program made itself: not what somebody put under its name meanwhile."""
+    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+        os.close(handle)
+        raise OSError(errno.EPERM, "somebody else put something in its place while it was written")
+    return handle
 
 
 def open_plain(path: Path, what: str, remedy: str) -> BinaryIO:

@@ -19,6 +19,7 @@ from cases import committee
 from limitlab.cli import app
 from limitlab.errors import DamagedFileWarning, InputError
 from limitlab.numerics import machine
+from limitlab.results import files as saving
 from limitlab.results.points import Point
 from limitlab.sweep.engine import compute as computing
 from limitlab.sweep.engine import tally
@@ -35,7 +36,7 @@ from limitlab.sweep.storage.files.places import COPIES, Places
 from limitlab.sweep.storage.files.records import CHECK, CLAIM, HEAD, MAGIC, MARK, POINT, SHORTEST, VOID, VOIDED, frame
 from limitlab.sweep.storage.pack import pack
 from limitlab.sweep.storage.store import Store
-from limitlab.sweep.storage.tidy import MANY
+from limitlab.sweep.storage.tidy import MANY, Rows
 from limitlab.sweep.table import combine
 
 NAME = "stranger-" + "0" * 16 + ".seg"
@@ -102,6 +103,50 @@ def test_stores_are_made_where_files_have_no_second_names(tmp_path, monkeypatch)
     assert Store(tmp_path / "s").id == store.id and store.verify() == (5, [])
     store.mark(replace=False)  # another process that makes it at the same moment
     assert Store(tmp_path / "s").id == store.id
+
+
+def test_a_file_that_is_swapped_for_a_link_while_it_is_written_leads_nowhere(tmp_path, monkeypatch):
+    """Whoever owns the folder can do so: the link would become a second name of what it points to."""
+    store, secret, put = filled(tmp_path / "s"), tmp_path / "secret", folders.put
+    secret.write_text("secret")
+
+    def swapping(file, data):
+        put(file, data)
+        for part in (tmp_path / "s" / "parts").iterdir():
+            part.unlink()
+            part.symlink_to(secret)
+
+    monkeypatch.setattr(folders, "put", swapping)
+    for replace in (False, True):
+        store.folder("runs").write(f"{replace}.json", b"{}", replace=replace)
+        assert secret.stat().st_nlink == 1 and secret.read_text() == "secret"
+    assert store.runs() == {}
+
+
+@pytest.mark.parametrize("kind", ["nc", "csv", "parquet"])
+def test_a_result_that_is_swapped_for_a_link_while_it_is_written_leads_nowhere(tmp_path, monkeypatch, kind):
+    """The checksum of a result is written last, and a table is begun again where points differ: not elsewhere."""
+    store, secret = filled(tmp_path / "s"), tmp_path / "secret"
+    secret.write_text("secret")
+    store.write(key(8), Point({"other": ((), np.asarray("x"))}, attrs={"provenance": {"key": key(8)}}))
+    problem = {"problem": ll.spec.to_dict(committee("linear", "linear", p=1, k=1))}
+    store.keep_sweep("s", {"name": "verb", "axes": {"c": [1, 2]}, "problem": problem}, [key(0), key(8)])
+
+    def swapping(true):
+        def swap(*words):
+            for part in (tmp_path / "out").iterdir():
+                part.unlink()
+                part.symlink_to(secret)
+            return true(*words)
+
+        return swap
+
+    monkeypatch.setattr(saving, "check_file", swapping(lambda *_: None))
+    monkeypatch.setattr(Rows, "scan", swapping(Rows.scan))
+    (tmp_path / "out").mkdir()
+    words = ["store", "export", str(tmp_path / "s"), "--out", str(tmp_path / "out" / f"a.{kind}")]
+    done = CliRunner().invoke(app, words)
+    assert secret.read_text() == "secret" and done.exit_code == (2 if kind == "nc" else 0), done.output
 
 
 def test_folders_of_any_depth_are_thrown_away(tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limitlab.errors import InputError, ResultFileError
-from limitlab.files import open_plain, unwritable, whole
+from limitlab.files import open_plain, own_file, unwritable, whole
 from limitlab.results.attributes import DATE_KIND, DATES, decode_attribute, encode_attribute
 from limitlab.results.scan import available_memory, check_file
 from limitlab.results.schema import SCHEMA_VERSION, validate
@@ -62,7 +62,7 @@ def save(ds: "xr.Dataset | Any", path: str | os.PathLike) -> Path:
 
 def seal(path: Path) -> None:
     """Put the checksum of a file at its end."""
-    with open(path, "r+b") as file:
+    with open(own_file(path, os.O_RDWR), "r+b") as file:
         total = hashlib.sha256()
         while piece := file.read(PIECE):
             total.update(piece)

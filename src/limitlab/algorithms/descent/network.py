@@ -10,6 +10,7 @@ import numpy as np
 from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_labels, given, replica_key, sample_count, teacher_key
 from limitlab.algorithms.descent.step import FRAME, LOOK, START, Course, Nature, begin, descend
 from limitlab.algorithms.one_pass.base import check_start
+from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
 from limitlab.numerics.machine import Memory, blank
@@ -121,19 +122,24 @@ def run_network(name: str, setting: NetworkDescent, asked: Request) -> Seen:
 
 def start_network(setting: NetworkDescent, course: Course, key: jax.Array, n: int, asked: Request) -> Replica:
     """The replica of a key at step 0. A teacher that draws its own weights is the one that other rules see."""
-    draw, own, parts, d = jax.random.fold_in(key, DRAW), jax.random.fold_in(key, RUN), setting.parts, asked.d
+    draw, own = jax.random.fold_in(key, DRAW), jax.random.fold_in(key, RUN)
+    parts, live, d = setting.parts, setting.parts.live(), asked.d
+    parameters, weights = _weights(live, draw, own, d, setting.rule.spherical)
+    data = _draw(live.inputs, live.teacher, weights, live.channel, draw, n, d)
+    first = Learner(*jax.tree.map(lambda x: x[None], (parameters, weights)))
+    view = view_of(parts, asked._replace(replicas=1), first, jax.random.fold_in(own, LOOK)[None])
+    return Replica(data, _begin(course, parameters, data, own), view)
+
+
+@eqx.filter_jit
+def _weights(parts: OnePass, draw: jax.Array, own: jax.Array, d: int, spherical: bool) -> tuple[Any, Any]:
+    """Parameters of the student at step 0, and the weights of the teacher."""
     teacher, start, frame = parts.teacher, jax.random.fold_in(own, START), jax.random.fold_in(own, FRAME)
     beside = teacher
     if teacher is not None and not teacher.by_start:
         beside = given(teacher, teacher.draw_on(parts.inputs, teacher_key(draw), d))
     parameters, weights = parts.student.begin(start, frame, parts.start, beside, d)
-    if setting.rule.spherical:
-        parameters = parts.student.on_sphere(parameters)
-    live = parts.live()
-    data = _draw(live.inputs, live.teacher, weights, live.channel, draw, n, d)
-    first = Learner(*jax.tree.map(lambda x: x[None], (parameters, weights)))
-    view = view_of(parts, asked._replace(replicas=1), first, jax.random.fold_in(own, LOOK)[None])
-    return Replica(data, _begin(course, parameters, data, own), view)
+    return (parts.student.on_sphere(parameters) if spherical else parameters), weights
 
 
 _draw = eqx.filter_jit(draw_labels)

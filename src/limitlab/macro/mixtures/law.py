@@ -11,6 +11,7 @@ everything goes through f at the nodes of |x|. Of anisotropic mixtures (infinite
 """
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab._setup import double
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
@@ -128,6 +130,8 @@ def potential(law: RadialData, f: jax.Array, x: RadialUnits) -> jax.Array:
     return -x.a * (seen(law, x)[0].value @ (law.weights * (law.labels - f)))
 
 
+@lru_cache(maxsize=256)
+@double
 def at_infinity(activation: Activation) -> float | None:
     """The average unit as r grows without bound, half of sigma(-inf) + sigma(inf); None if it has no limit."""
     far = np.asarray([-1e9, 1e9, -3e9, 3e9])

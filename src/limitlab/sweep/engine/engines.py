@@ -299,7 +299,10 @@ def _again(chunk: Chunk, waiting: list[Chunk], deaths: Counter) -> Iterator[Outc
         if deaths[task.key] < DEADLY:
             waiting.append(Chunk((task,)))
         else:
-            reason = "KilledWorker: every process that tried this point died. Look for memory, or give it a budget."
+            reason = (
+                "KilledWorker: every process that tried this point died. Look for memory, or give it a budget; workers "
+                "that do not see the store end like this when a point is over its budget."
+            )
             yield Outcome(task.index, Point(reason=reason, failure="killed"))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from limitlab.errors import InputError, SpecError
-from limitlab.files import whole
+from limitlab.files import own_file, whole
 from limitlab.numerics.machine import Growth
 from limitlab.results.files import save
 from limitlab.spec import from_dict
@@ -129,9 +129,15 @@ def _write(rows: Rows, writer: type[_Writer], path: Path, columns: Columns, scan
         out.close()
 
 
+def _made(path: Path) -> int:
+    """A new file, open; never one that is there already."""
+    path.unlink(missing_ok=True)
+    return own_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+
+
 class _Csv:
     def __init__(self, path: Path, columns: dict[str, str], about: dict[str, Any]):
-        self._file = open(path, "w", newline="", encoding="utf-8", errors="backslashreplace")
+        self._file = open(_made(path), "w", newline="", encoding="utf-8", errors="backslashreplace")
         self._rows = csv.writer(self._file)
         self._rows.writerow(list(columns))
 
@@ -155,7 +161,8 @@ def _parquet() -> type[_Writer]:
             told = {name: about.get(name) for name in ("name", "problem", "arguments", "seed", "numerics_version")}
             fields = [pa.field(writable(name), kinds[kind]) for name, kind in columns.items()]
             self._schema = pa.schema(fields, metadata={"limitlab_sweep": json.dumps(told)})
-            self._file = pq.ParquetWriter(path, self._schema)
+            self._under = open(_made(path), "wb")
+            self._file = pq.ParquetWriter(self._under, self._schema)
             self._kept: list[list] = [[] for _ in fields]
 
         def write(self, block: list[list]) -> None:
@@ -174,5 +181,6 @@ def _parquet() -> type[_Writer]:
             if self._kept[0]:
                 self._flush()
             self._file.close()
+            self._under.close()
 
     return Parquet

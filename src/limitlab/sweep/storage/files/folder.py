@@ -199,7 +199,7 @@ class Folder:
 def _first(part: str, name: str, there: int, own: int, data: bytes) -> None:
     """Give a file its name unless another one has it; written in its place where files have no second names."""
     try:
-        os.link(part, name, src_dir_fd=there, dst_dir_fd=own)
+        os.link(part, name, src_dir_fd=there, dst_dir_fd=own, follow_symlinks=False)
     except FileExistsError:
         return
     except OSError as error:
