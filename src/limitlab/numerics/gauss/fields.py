@@ -438,7 +438,7 @@ class QuadratureSum(AbstractFieldSum):
     def error(self, Omega, c, noise):
         pair = None if self.pair_rule is None else normal_rule(2, twin=True)
         twin = QuadratureSum(self.f, self.g, self.p, self.k, normal_rule(self.p + self.k, twin=True), pair)
-        return float(_difference(self, twin, Omega, c, np.asarray(noise, float)))
+        return float(_difference(self, twin, Omega, c, jnp.asarray(noise, float)))
 
     def _at_nodes(self, Omega: jax.Array, c: jax.Array):
         s = jnp.asarray(self.rule.nodes) @ gram_factor(Omega).T
