@@ -127,20 +127,21 @@ def check_start(start: AbstractStart, p: int = 2, k: int = 2, d: int = 24) -> No
     if not start.joint:
         return
     key = jax.random.split(jax.random.key(0))[0]
-    Q, M, P = start.draw(key, d, p, k)
+    Q, M, P = jax.jit(lambda key: start.draw(key, d, p, k))(key)
     seen = net.rows @ net.rows.T / d, net.rows @ star.rows.T / d, star.rows @ star.rows.T / d
     if not close(seen, (Q, M, P), 1e-6, 1e-8):
         broken(start, "the weights at time 0 do not have the overlaps (Q, M, P) that `draw` gives for the same key.")
     large, count = 10**6, 64
     keys = jax.random.split(jax.random.key(5), count)
-    drawn = [start.draw(key, float(large), p, k) for key in keys]
-    for name, values, limit in zip("QMP", zip(*drawn, strict=True), start.limit(p, k), strict=True):
+    drawn = jax.jit(lambda keys: jax.lax.map(lambda key: start.draw(key, float(large), p, k), keys))(keys)
+    for name, values, limit in zip("QMP", drawn, start.limit(p, k), strict=True):
         gap = np.abs(np.mean(np.asarray(values), axis=0) - np.asarray(limit))
         scale = max(1.0, float(np.max(np.abs(limit))))
         if np.max(gap) > Z * 3 * scale / np.sqrt(large * count) + 1e-5 * scale:
             broken(start, f"limit gives another {name} than draws at d = {large}.")
     _check_beside(start, p, k)
-    if not start.random and not close(drawn[0], drawn[1], 0, 0):
+    one, two = ([x[n] for x in drawn] for n in (0, 1))
+    if not start.random and not close(one, two, 0, 0):
         broken(start, "random = False, but two draws differ.")
 
 

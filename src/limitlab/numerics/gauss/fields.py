@@ -405,6 +405,13 @@ def _third(A: Any, B: Any, cov: Callable, labels: list[int] | None, along: tuple
     return expectation(slots, lambda a, b: entry[a, b], None if labels is None else [0, 1, 0])
 
 
+@eqx.filter_jit
+def _difference(one: AbstractFieldSum, other: AbstractFieldSum, Omega: jax.Array, c: jax.Array, noise: jax.Array):
+    """The largest difference between any of their moments."""
+    both = zip(one(Omega, c, noise), other(Omega, c, noise), strict=True)
+    return jnp.max(jnp.stack([jnp.max(jnp.abs(x - y)) for x, y in both]))
+
+
 class QuadratureSum(AbstractFieldSum):
     """Any functions. Up to four fields: one trapezoid rule for all fields at once.
 
@@ -431,8 +438,7 @@ class QuadratureSum(AbstractFieldSum):
     def error(self, Omega, c, noise):
         pair = None if self.pair_rule is None else normal_rule(2, twin=True)
         twin = QuadratureSum(self.f, self.g, self.p, self.k, normal_rule(self.p + self.k, twin=True), pair)
-        here, there = self(Omega, c, noise), twin(Omega, c, noise)
-        return float(max(jnp.max(jnp.abs(x - y)) for x, y in zip(here, there, strict=True)))
+        return float(_difference(self, twin, Omega, c, jnp.asarray(noise, float)))
 
     def _at_nodes(self, Omega: jax.Array, c: jax.Array):
         s = jnp.asarray(self.rule.nodes) @ gram_factor(Omega).T
