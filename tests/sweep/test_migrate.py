@@ -110,6 +110,13 @@ def test_a_migration_that_is_killed_goes_on(old):
     assert Store(folder).verify() == (4, [])
 
 
+def test_two_migrations_at_once_do_not_harm_each_other(old):
+    folder, result = old
+    outer = migrate(folder, lambda done, *_: migrate(folder) if done == 1 else None)
+    assert outer == (1, []) and swept(folder).equals(result) and CALLS == []
+    assert Store(folder).verify() == (4, []) and {path.suffix for path in files(folder)} == {".seg"}
+
+
 def test_a_point_that_no_store_takes_does_not_stop_the_others(old, monkeypatch):
     """Its attributes are longer than those of a point may be; before, the migration ended there, each time."""
     folder, result = old

@@ -39,7 +39,7 @@ def migrate(
         found = _bytes(folder, name)
         if isinstance(found, str):
             bad.append(store.quarantine(folder, name, found))
-        else:
+        elif found is not None:
             store.write(name[:32], found)
             moved.append((folder, name))
         if progress is not None:
@@ -49,7 +49,8 @@ def migrate(
         store.mark(replace=True, identity=store.id)
     try:
         for folder, name in moved:
-            folder.remove(name)
+            with contextlib.suppress(FileNotFoundError):  # with its folder, by another one
+                folder.remove(name)
         for folder in _folders(points):
             with contextlib.suppress(OSError):  # something came meanwhile
                 with points.handle() as own:
@@ -89,9 +90,12 @@ class _Inner(Folder):
                 os.close(own)
 
 
-def _bytes(folder: Folder, name: str) -> bytes | str:
-    """The point in an old file as the present format has it; why not, in words, if there is none."""
-    found = _point(folder, name)
+def _bytes(folder: Folder, name: str) -> bytes | str | None:
+    """The point in an old file as the present format has it; why not, in words, if it is none; None if it is gone."""
+    try:
+        found = _point(folder, name)
+    except FileNotFoundError:  # another one who migrates was faster
+        return None
     if isinstance(found, str):
         return found
     try:
@@ -113,6 +117,8 @@ def _point(folder: Folder, name: str) -> Point | str:
         return f"{error}."
     except ResultFileError as error:
         return str(error)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise ResultFileError(f"{where} cannot be read: {error.strerror}. Check its permissions.") from error
     about = point.attrs.get("provenance")
