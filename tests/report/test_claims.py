@@ -42,8 +42,9 @@ def filled(node: ast.expr, names: dict) -> str:
     for part in getattr(node, "values", []):
         if isinstance(part, ast.FormattedValue):
             try:
-                text = eval(compile(ast.Expression(ast.JoinedStr([part])), "claim", "eval"), dict(names))
-            except Exception:
+                alone = ast.fix_missing_locations(ast.Expression(ast.JoinedStr([part])))
+                text = eval(compile(alone, "claim", "eval"), dict(names))
+            except NameError:  # a name of the function, not of the module
                 text = HOLE
             parts.append(text)
         else:
@@ -76,6 +77,12 @@ def test_rows_name_checks_that_entries_make(name):
         for asked in claim.checks:
             if asked.name == name:
                 assert any(can_say(asked.words, text) for text in texts), f"{claim.key}: no check says {asked.words!r}"
+
+
+def test_constants_of_an_entry_are_filled_in():
+    texts = statements("over-parametrised")
+    assert any(can_say("alpha = 1.25 is never enough", text) for text in texts)
+    assert not any(can_say("alpha = 1.35 is never enough", text) for text in texts)
 
 
 def test_words_that_no_check_has_are_noticed():
