@@ -1,9 +1,9 @@
 """How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
 
-A test runs most of its programs once, so the default run compiles them without optimisation, the few that make many
-steps (`LONG`) with a little of it, and all with XLA's older emitters of loops: in a third of the time. Slow tests
-compile as users do, and so do the few programs that need it (`users.environment`); the others that tests start inherit
-the flags. ``XLA_FLAGS`` of one's own are left alone.
+A test runs most of its programs once, so the default run compiles them without optimisation, the few that run long
+(`LONG`) with a little of it, and all with XLA's older emitters of loops: in a third of the time. Slow tests compile as
+users do, and so do the few processes that need it (`users.environment`); others that tests start inherit the flags, and
+optimise a little. ``XLA_FLAGS`` of one's own are left alone.
 """
 
 import functools
@@ -16,13 +16,13 @@ import pytest
 from limitlab.numerics.machine import relieve
 
 FLAGS = {
-    "xla_backend_optimization_level": "0",
+    "xla_backend_optimization_level": "1",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
 CHEAP = " ".join(f"--{name}={value}" for name, value in FLAGS.items())
 THREADS = "OPENBLAS_NUM_THREADS"  # two workers with two threads each wait for each other
-LONG = re.compile(r'"jit_(_settle|_evolve|_chunk|_end_values|_landscape)"$')  # programs of many steps, by name
+LONG = re.compile(r'"jit_(_settle|_evolve|_chunk|_end_values|_landscape|__call__)"$')  # programs of many steps, by name
 
 
 def pytest_configure(config):
@@ -33,7 +33,7 @@ def pytest_configure(config):
 
 
 def compile_faster():
-    """All programs are written down in one and the same context, and those that are `LONG` are optimised a little.
+    """Programs that are not `LONG` are not optimised, and all of them are written down in one and the same context.
 
     Both doors are JAX's own; where they are not as here, that is left out.
     """
@@ -49,8 +49,8 @@ def compile_faster():
         return
 
     def compiled(backend, computation, devices, options, *args, **kwargs):
-        if LONG.match(str(computation.operation.attributes["sym_name"])):
-            options.executable_build_options.debug_options.xla_backend_optimization_level = 1
+        if not LONG.match(str(computation.operation.attributes["sym_name"])):
+            options.executable_build_options.debug_options.xla_backend_optimization_level = 0
         return compile_one(backend, computation, devices, options, *args, **kwargs)
 
     compiler.compile_or_get_cached = compiled

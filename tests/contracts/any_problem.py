@@ -134,6 +134,6 @@ def by_hand(case: Case, steps: int, runs: int, seed: int) -> dict[str, np.ndarra
         if case.layer == "trained":
             a = a - RATE / (p * d) * pull[:, None] * value(lam)
         W = new
-    x, y = sample(400)
+    x, y = sample(100)  # of each of the many runs: its noise is far below that of the runs it is compared with
     f = np.mean(a[:, None] * value(np.einsum("rnd,rpd->rnp", x, W)), axis=2)
     return {"risk": loss(y, f).mean(1), "norm": np.mean(W**2, axis=(1, 2)), "a": a.mean(1)}

@@ -217,11 +217,11 @@ def numbers():
         teacher=ll.SingleIndex(ll.GaussianPrior()), channel=ll.GaussianNoise(0.1), loss=ll.SquareLoss(),
         sample_ratio=2.0, algorithm=ll.ERM(penalty=0.3),
     )
-    sgd = ll.Problem(
-        teacher=ll.Committee(width=1, activation=smooth), channel=ll.GaussianNoise(0.1),
+    sgd, closed = (ll.Problem(
+        teacher=ll.Committee(width=1, activation=activation), channel=ll.GaussianNoise(0.1),
         student=ll.Committee(width=2, activation="erf"), loss=ll.SquareLoss(),
         start=ll.OverlapStart(Q=np.eye(2), M=[[0.1], [0.2]], P=[[1.0]]), algorithm=ll.OnlineSGD(learning_rate=0.5),
-    )
+    ) for activation in (smooth, "erf"))
     descent = ll.library.descent_phase_retrieval(algorithm=ll.GradientDescent(0.05), overlap=0.5)
     X = np.random.default_rng(0).normal(size=(40, 10))
     model = ll.GAMPEstimator(channel=ll.Sign(variance=0.1)).fit(X, X[:, 0] > 0)
@@ -229,7 +229,7 @@ def numbers():
     out = {
         "overlaps": ll.predict(sgd, ll.OverlapODE(), times=[0.0, 0.2]).risk,
         "sgd": ll.simulate(sgd, 20, times=[0.0, 0.2], replicas=2).Q,
-        "swept": ll.sweep(ll.predict, sgd, {"algorithm.learning_rate": np.linspace(0.1, 0.5, 9)}, times=[0.2]).risk,
+        "swept": ll.sweep(ll.predict, closed, {"algorithm.learning_rate": np.linspace(0.1, 0.5, 9)}, times=[0.2]).risk,
         "best": ll.predict(glm, ll.BayesOptimal()).mse,
         "gamp": ll.simulate(glm, 20, replicas=2).m,
         "erm": ll.predict(fit).generalisation_error,
