@@ -290,7 +290,7 @@ def _keep(result: "xr.Dataset", out: Path) -> bool:
     show_table(f"sweep of {result.attrs['verb']} over {sizes}", ["status", "points"], [[w, str(n)] for w, n in rows])
     if result.attrs.get("left_out"):
         left_out = one_line(", ".join(result.attrs["left_out"]))
-        say(f"not in the result, because their shapes change from point to point or they are no numbers: {left_out}")
+        say(f"not in the result, because shapes or kinds change from point to point or they are no numbers: {left_out}")
     bad = np.argwhere(np.isin(ends, BROKEN))
     if len(bad):
         complain(f"WARNING: {len(bad)} of {ends.size} points did not end well:")
