@@ -218,6 +218,8 @@ class Room:
         elif sitting.compiling:
             words = "Compiling this kind of problem for the first time: some seconds; later answers come at once."
             lines.append(("", f"{words}{_bar(None)}"))
+        elif sitting.late:
+            lines.append(("", f"The curve of these settings is on its way; the one before is shown.{_bar(None)}"))
         elif sitting.answers.coarse:
             lines.append(("", "Coarse curve; the full one is on its way."))
         if job is not None:
