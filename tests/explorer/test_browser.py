@@ -220,6 +220,22 @@ def test_every_control_is_reached_by_tab_in_reading_order_with_a_visible_focus(t
     assert seen == keys and order.index(keys[-1]) < order.index("run it") < order.index("link")
 
 
+def test_tab_goes_as_the_eye_does_on_a_narrow_screen(tab, server):
+    """There the figure stands above the form."""
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.goto(f"{server.url}{SMALL}")
+    wait(tab, "learned by")
+    tab.locator("#theme").focus()
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.innerText") == "run it"
+    tab.get_by_role("button", name="link", exact=True).focus()
+    tab.keyboard.press("Tab")
+    assert (
+        tab.evaluate("document.activeElement.id") == "in-target"
+        or tab.evaluate("document.activeElement.closest('.field').dataset.key") == "target"
+    )
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_moves_when_a_run_starts_and_ends(tab, server, width):
     tab.set_viewport_size({"width": width, "height": 900})

@@ -9,7 +9,7 @@ import xarray as xr
 
 from limitlab.explorer.controls import FieldError, Number, Text
 from limitlab.explorer.description import Answers, Ask, Cost, Page, Words
-from limitlab.explorer.sitting import REST, Sitting
+from limitlab.explorer.sitting import LATE, REST, Sitting
 from limitlab.figures import new_figure
 from limitlab.jobs.requests import Request
 from limitlab.jobs.service import Job
@@ -105,6 +105,21 @@ def test_the_full_answer_is_asked_when_the_hand_rests_and_kept_from_the_quick_wo
         await asyncio.sleep(REST + 0.1)
         done(bench.slow[-1], 2.0)
         assert one.answers.get("theory") == {"value": 2.0} and not one.answers.coarse
+
+    asyncio.run(scene())
+
+
+def test_a_curve_that_is_waited_for_is_said_to_be_on_its_way():
+    async def scene():
+        one, bench = sitting()
+        one.open("")
+        done(bench.asked[0])
+        one.set("x", "0.6")
+        assert not one.late  # a moment is no matter
+        await asyncio.sleep(LATE + 0.05)
+        assert one.late and not one.compiling
+        done(bench.asked[-1])
+        assert not one.late
 
     asyncio.run(scene())
 

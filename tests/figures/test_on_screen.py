@@ -9,8 +9,8 @@ import pytest
 
 import limitlab as ll
 from limitlab.errors import InputError
-from limitlab.figures import Key, drawn, new_figure, style_axes
-from limitlab.figures.on_screen import marked_up, on_screen
+from limitlab.figures import Key, drawn, new_figure, palette, style_axes
+from limitlab.figures.on_screen import Theme, marked_up, on_screen
 from limitlab.gallery import page
 from limitlab.gallery.entry import Check, Entry, run
 from limitlab.plot import described
@@ -93,7 +93,7 @@ def test_dark_paper_turns_black_and_greys_over():
     figure, (panel,) = new_figure()
     panel.plot(X, X, color="black")
     panel.plot(X, X, color="0.2")
-    panel.plot(X, X, color="#0072B2")
+    panel.plot(X, X, color="#D55E00")
     light, dark = (on_screen(figure, dark=dark) for dark in (False, True))
     inks = [[t["line"]["color"] for t in shown["data"]] for shown in (light, dark)]
     assert inks[0][0] == "rgba(0,0,0,1)" and inks[1][0] == "rgba(232,232,232,1)"
@@ -182,3 +182,21 @@ def test_a_page_without_plotly_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"pip install 'limitlab\[explorer\]'"):
         page.check_plotly()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_curves_stand_out_from_their_paper(dark):
+    """At least 3 to 1 (WCAG, of figures) where the palette allows it; dark paper lightens what is dim."""
+
+    def light(parts):
+        r, g, b = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in (p / 255 for p in parts))
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    theme = Theme.of(dark)
+    paper = light([int(theme.paper[i : i + 2], 16) for i in (1, 3, 5)])
+    made = [theme.colour(name) for name in palette]
+    assert len(set(made)) == len(palette)
+    for name, colour in zip(palette[:4] if not dark else palette, made, strict=False):
+        ink = light([float(x) for x in colour[5:-1].split(",")[:3]])
+        ratio = (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
+        assert ratio >= (4 if dark else 3), (name, ratio)

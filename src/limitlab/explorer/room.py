@@ -166,6 +166,8 @@ class Room:
             self._say(self.title, html.escape(words.title))
             self.plot.props(f'aria-label="{html.escape(words.title + " " + verdict, quote=True)}"')
             self._say(self.going_on, _about(words))
+        elif not self._drawn:  # an address that was opened so
+            self._say(self.title, "These settings do not go together: a field says why.")
         self._say(self.state, self._state(verdict))
         self._show_chips()
         self._once("faults", sitting.faults, lambda: self._script("explorer.faults", sitting.faults))
@@ -216,6 +218,8 @@ class Room:
         elif sitting.compiling:
             words = "Compiling this kind of problem for the first time: some seconds; later answers come at once."
             lines.append(("", f"{words}{_bar(None)}"))
+        elif sitting.late:
+            lines.append(("", f"The curve of these settings is on its way; the one before is shown.{_bar(None)}"))
         elif sitting.answers.coarse:
             lines.append(("", "Coarse curve; the full one is on its way."))
         if job is not None:
@@ -345,8 +349,8 @@ class Room:
     async def _copy_link(self) -> None:
         address = self.page.address(self.sitting.values)
         with contextlib.suppress(TimeoutError):  # the visitor has left
-            here = await self.client.run_javascript("return location.origin", timeout=5)
-            await self._copy(f"{here}{address}", "The link is on the clipboard.", "txt")
+            here, moment = await self.client.run_javascript("return [location.origin, location.hash]", timeout=5)
+            await self._copy(f"{here}{address}{moment}", "The link is on the clipboard.", "txt")
 
     async def _copy(self, text: str, words: str, kind: str) -> None:
         done = await self.client.run_javascript(f"return await explorer.copy({json.dumps(text)})", timeout=5)

@@ -20,6 +20,7 @@ from limitlab.jobs.service import BusyError, Job, Service
 __all__ = ["Sitting"]
 
 REST = 0.35  # seconds after which a hand rests
+LATE = 0.8  # seconds after which it is said that the curve on the screen is that of the settings before
 UNDEFINED = "LimitUndefinedError"
 
 
@@ -60,6 +61,7 @@ class Sitting:
         self._asks: dict[str, Ask] = {}
         self._table: dict[str, Any] = {}
         self._jobs: dict[str, Job] = {}
+        self._since: dict[str, float] = {}  # when the jobs were submitted
         self._next: dict[str, Ask] = {}
         self._known: dict[str, tuple[str, Any]] = {}  # name -> key of its request, answer
         self._reasons: dict[str, tuple[str, str]] = {}  # name -> kind of error, words
@@ -194,6 +196,12 @@ class Sitting:
         return any(not job.ended and name.partition(":")[0] in seen for name, job in self._jobs.items())
 
     @property
+    def late(self) -> bool:
+        """Whether a curve that is seen has been waited for: the one on the screen is of other settings."""
+        now, seen = asyncio.get_running_loop().time(), {name for name, ask in self._asks.items() if not ask.unseen}
+        return any(not self._jobs[name].ended and now - self._since[name] >= LATE for name in seen & self._since.keys())
+
+    @property
     def ending(self) -> str:
         """How runs ended, if not well."""
         runs = None if self._runs is None else self._runs[1]
@@ -277,7 +285,12 @@ class Sitting:
         except LimitlabError as error:
             self._reasons[ask.name] = ("", str(error))
             return
-        self._jobs[f"{ask.name}:full" if slow else ask.name] = job
+        name = f"{ask.name}:full" if slow else ask.name
+        self._jobs[name] = job
+        if not job.ended:
+            loop = asyncio.get_running_loop()
+            self._since[name] = loop.time()
+            loop.call_later(LATE, self.show)
 
     def _came(self, ask: Ask, job: Job, fits: bool) -> None:
         if not job.ended:

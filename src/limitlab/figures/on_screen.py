@@ -32,6 +32,7 @@ SYMBOLS = {
 }
 NAMES = {"k": "black", "b": "blue", "r": "red", "g": "green", "w": "white"}
 DOTS_PER_INCH = 96
+DIM, LIGHTER = 100, 0.2  # on dark paper colours that are dimmer are mixed with so much white: the blue of the palette
 GAP = (0.2, 0.24)  # of the width and the height of a panel, between two of them
 LETTERS = {
     r"\neq": "≠",
@@ -70,6 +71,10 @@ class Theme(NamedTuple):
     @classmethod
     def of(cls, dark: bool) -> "Theme":
         return cls("#16181d", "#e8e8e8", "#33363d", True) if dark else cls()
+
+    def colour(self, name: str) -> str:
+        """A colour of the palette on this paper."""
+        return _colour(name, self)
 
 
 def on_screen(figure: Drawing, *, dark: bool = False, sized: bool = False) -> dict[str, Any]:
@@ -128,7 +133,7 @@ def _formula(text: str) -> str:
 
 
 def _colour(name: Any, theme: Theme, alpha: float | None = None) -> str:
-    """A colour of matplotlib as rgb; black and greys turn over on dark paper."""
+    """A colour of matplotlib as rgb; black and greys turn over on dark paper, and dark colours become lighter."""
     name = NAMES.get(str(name), str(name))
     if re.fullmatch(r"0?\.\d+|0|1|1\.0", name):
         level = float(name)
@@ -144,6 +149,8 @@ def _colour(name: Any, theme: Theme, alpha: float | None = None) -> str:
             return name
     if theme.dark and max(rgb) < 40:
         rgb = (232, 232, 232)
+    elif theme.dark and 0.3 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2] < DIM and len(set(rgb)) > 1:
+        rgb = tuple(round(part + LIGHTER * (255 - part)) for part in rgb)
     return f"rgba({rgb[0]},{rgb[1]},{rgb[2]},{1 if alpha is None else alpha:g})"
 
 

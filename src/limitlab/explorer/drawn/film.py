@@ -38,18 +38,18 @@ def film(
         Of the left panel: least and largest x, then y.
     """
     theme = Theme.of(dark)
-    data = [_curve(curve) for curve in (frames[-1] if frames else [])]
+    data = [_curve(curve, theme) for curve in (frames[-1] if frames else [])]
     count = len(data)
     right: dict[str, Any] = {"xaxis": "x2", "yaxis": "y2", "legend": "legend"}
     if flow is not None:
         data.append({**right, "x": _list(flow[0]), "y": _list(flow[1]), "mode": "lines", "name": "risk of the flow"})
         data[-1]["showlegend"] = False
-        data[-1]["line"] = {"color": palette[0], "width": 2}
+        data[-1]["line"] = {"color": theme.colour(palette[0]), "width": 2}
     if runs is not None:
         t, mean, error = runs
         bars = {} if error is None else {"error_y": {"array": _list(error), "thickness": 1, "width": 0}}
         data.append({**right, **bars, "x": _list(t), "y": _list(mean), "mode": "markers", "name": "risk of the runs"})
-        data[-1]["marker"] = {"color": palette[1], "size": 5}
+        data[-1]["marker"] = {"color": theme.colour(palette[1]), "size": 5}
     moving = flow if flow is not None else runs
     steps = []
     if moving is not None and frames:
@@ -112,11 +112,12 @@ def player(sitting: Any) -> None:
     ).classes("film").props('role="group" aria-label="Film"')
 
 
-def _curve(curve: dict[str, Any]) -> dict[str, Any]:
+def _curve(curve: dict[str, Any], theme: Theme) -> dict[str, Any]:
+    colour = theme.colour(curve["color"])
     made: dict[str, Any] = {"x": _list(curve["x"]), "y": _list(curve["y"]), "name": curve["label"], "legend": "legend"}
     if curve["points"]:
-        return {**made, "mode": "markers", "marker": {"color": curve["color"], "size": curve["size"], "opacity": 0.7}}
-    return {**made, "mode": "lines", "line": {"color": curve["color"], "width": 2}}
+        return {**made, "mode": "markers", "marker": {"color": colour, "size": curve["size"], "opacity": 0.7}}
+    return {**made, "mode": "lines", "line": {"color": colour, "width": 2}}
 
 
 def _title(words: str, x: float, y: float) -> dict[str, Any]:

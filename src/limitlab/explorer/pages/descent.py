@@ -255,7 +255,7 @@ def figure(values: Values, answers: Answers) -> Drawing:
         for k, path in enumerate(_overlaps(theory)):
             label = "theory, d infinite" + (f", unit {k + 1}" if values["units"] != "1" else "")
             _line(left, t, path, palette[k], label)
-        _line(right, t, _right(values, theory), palette[0], "theory, d infinite")
+        _line(right, t, _right(values, theory), palette[0], f"theory{_of_rows(values)}")
         if not values["memory"]:
             _line(right, t, theory.risk.transpose("replica", "time").values, palette[2], "theory, on new rows", "--")
     if sims is not None:
@@ -264,7 +264,8 @@ def figure(values: Values, answers: Answers) -> Drawing:
             left.plot(t, path.T, color="0.6", lw=0.5, alpha=0.5)
             unit = f", unit {k + 1}" if values["units"] != "1" else ""
             _points(left, t, path, palette[k + 3], f"d = {values['d']}, {path.shape[0]} runs{unit}")
-        _points(right, t, _right(values, sims), palette[1], f"d = {values['d']}, {sims.sizes['replica']} runs")
+        label = f"d = {values['d']}, {sims.sizes['replica']} runs{_of_rows(values)}"
+        _points(right, t, _right(values, sims), palette[1], label)
     left.axhline(1.0, color="0.75", lw=0.8)
     for panel in (left, right):
         mark_end(panel, theory)
@@ -279,6 +280,10 @@ def figure(values: Values, answers: Answers) -> Drawing:
         if values["log"]:
             right.set_yscale("log")
     return fig
+
+
+def _of_rows(values: Values) -> str:
+    return "" if values["memory"] else ", on the rows"
 
 
 def _right(values: Values, ds: Any) -> np.ndarray:
@@ -334,8 +339,8 @@ def _with_error(parts: list[np.ndarray]) -> str:
         good = part[np.isfinite(part)]
         if not good.size:
             told.append("none: it blew up")
-        elif good.size == 1:
-            told.append(f"{good[0]:.3g}")
+        elif good.size == 1 or good.std() < 1e-9:
+            told.append(f"{good.mean():.3g}")
         else:
             error = good.std(ddof=1) / np.sqrt(good.size)
             digits = int(np.clip(np.ceil(-np.log10(max(error, 1e-9))), 1, 6))  # as many as the error allows

@@ -167,7 +167,8 @@ def _target(values: Values) -> str | None:
         return wanted
     if wanted == LAST:
         return names[-1]
-    shown = ", ".join(printable(one, 30) for one in names[:12]) + (", ..." if len(names) > 12 else "")
+    shown = ", ".join(printable(one, 30) for one in names[:12])
+    shown += f" and {len(names) - 12} more" if len(names) > 12 else ""
     raise FieldError("target", f"There is no such column; there are {shown}.{did_you_mean(wanted, names)}")
 
 

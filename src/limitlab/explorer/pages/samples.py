@@ -19,6 +19,7 @@ from limitlab.problems.starts import InformedStart
 __all__ = ["PAGE"]
 
 POINTS, FEW, FIT_POINTS = 60, 8, 16
+ROUGH = 13  # overlaps of the landscape while the hand moves, where one takes long
 SHARES = np.concatenate([np.linspace(0.0, 0.97, 49), 1 - np.geomspace(0.02, 1e-4, 12)])  # overlaps of the landscape
 ITERATIONS = 30
 START = 0.1  # overlap from which message passing starts where the sign is lost
@@ -172,9 +173,9 @@ def ratios(values: Values) -> np.ndarray:
     return np.round(np.linspace(0.04, max(last, 3.0 if values["alpha"] > last else 0.0), POINTS), 4)
 
 
-def _some(at: np.ndarray) -> np.ndarray:
-    """A few of the ratios, as many as are solved at once."""
-    return at[np.linspace(0, len(at) - 1, FEW).round().astype(int)]
+def _some(at: np.ndarray, count: int) -> list[float]:
+    """A few of them, from the first to the last."""
+    return at[np.linspace(0, len(at) - 1, count).round().astype(int)].tolist()
 
 
 def asks(values: Values, table: Table) -> tuple[Ask, ...]:
@@ -183,11 +184,12 @@ def asks(values: Values, table: Table) -> tuple[Ask, ...]:
     grid = {"parameter": PARAMETER[values["prior"]], "values": [_parameter(values)]}
     grid["sample_ratios"] = ratios(values).tolist()
     overlaps = np.round(_size(values) * SHARES, 8)
-    few = None
+    few = rough = None
     if values["channel"] == "modulus" and values["variance"] > 0:  # its integrals are over two variables
-        few = Request("phase_diagram", bare, {**grid, "sample_ratios": _some(ratios(values)).tolist()})
+        few = Request("phase_diagram", bare, {**grid, "sample_ratios": _some(ratios(values), FEW)})
+        rough = Request("free_entropy", here, {"m": _some(overlaps, ROUGH)})
     asked = [
-        Ask("landscape", Request("free_entropy", here, {"m": overlaps.tolist()})),
+        Ask("landscape", Request("free_entropy", here, {"m": overlaps.tolist()}), rough),
         Ask("curves", Request("phase_diagram", bare, grid), few),
         Ask("path", Request("predict", table, {"limit": {"kind": "StateEvolution"}}), unseen=True),
     ]

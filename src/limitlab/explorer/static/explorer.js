@@ -77,10 +77,18 @@
 
   window.explorer = {
     screen: () => {
+      const desk = document.querySelector(".desk");
+      if (desk) {  // the order of Tab is that of the eye (reading-flow), once it is set anew on the finished page
+        desk.style.readingFlow = "normal";
+        void desk.offsetHeight;
+        desk.style.readingFlow = "";
+      }
       document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
       return { dark: dark(), narrow: narrow(), query: location.search };
     },
-    address: (url) => { if (location.pathname + location.search !== url) history.pushState({}, "", url); },
+    address: (url) => {  // what stands behind # is a film's moment, and stays
+      if (location.pathname + location.search !== url) history.pushState({}, "", url + location.hash);
+    },
     faults: (faults) => {
       for (const field of document.querySelectorAll(".field")) {
         const words = faults[field.dataset.key] || "";

@@ -2,14 +2,16 @@
 (() => {
   const find = (name) => document.getElementById(`film-${name}`);
   const plot = () => document.querySelector(".plot .js-plotly-plot");
-  let moment = null, timer = null, drawn = null;
+  const asked = /^#moment=(\d{1,4})$/.exec(location.hash);  // an address may hold the moment that was looked at
+  let moment = asked ? Number(asked[1]) : null, timer = null, drawn = null;
 
   const times = () => plot()?.layout?.meta?.times || [];
   const draw = async () => {
     const el = plot(), range = find("moment"), all = times();
     if (!el || !range || !all.length) return;
-    range.max = all.length - 1;
-    if (moment === null || moment > all.length - 1) moment = all.length - 1;
+    const last = all.length - 1;
+    range.max = last;
+    if (moment === null || moment > last) moment = last;
     range.value = moment;
     const words = `t = ${Number(all[moment]).toPrecision(3)}`;
     find("time").textContent = words;
@@ -19,9 +21,14 @@
     const still = { mode: "immediate", frame: { duration: 0, redraw: false }, transition: { duration: 0 } };
     Plotly.animate(el, [String(moment)], still).catch(() => {});
   };
+  const keep = () => {
+    const end = moment === null || moment >= times().length - 1 ? "" : `#moment=${moment}`;
+    if (location.hash !== end) history.replaceState(history.state, "", location.pathname + location.search + end);
+  };
   const stop = () => {
     clearInterval(timer);
     timer = null;
+    keep();
     const button = find("play");
     if (button) button.textContent = "play";
   };
@@ -38,8 +45,8 @@
   document.addEventListener("click", (event) => { if (event.target.id === "film-play") play(); });
   document.addEventListener("input", (event) => {
     if (event.target.id !== "film-moment") return;
-    stop();
     moment = Number(event.target.value);
+    stop();
     draw();
   });
   document.addEventListener("change", (event) => {
