@@ -22,7 +22,7 @@ FLAGS = {
 }
 CHEAP = " ".join(f"--{name}={value}" for name, value in FLAGS.items())
 THREADS = "OPENBLAS_NUM_THREADS"  # two workers with two threads each wait for each other
-LONG = re.compile(r'"jit_(_settle|_evolve|_chunk|_end_values|_landscape|__call__)"$')  # by name
+LONG = re.compile(r'"jit_(_settle|_evolve|_chunk|_end_values|_landscape|__call__|_average_units)"$')  # by name
 optimised = False  # whether the test that runs is marked so
 
 
