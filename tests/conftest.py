@@ -1,9 +1,9 @@
 """How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
 
 A test runs most of its programs once, so the default run compiles them without optimisation, the few that run long
-(`LONG`) with a little of it, and all with XLA's older emitters of loops: in a third of the time. Slow tests compile as
-users do, and so do the few processes that need it (`users.environment`); others that tests start inherit the flags, and
-optimise a little. ``XLA_FLAGS`` of one's own are left alone.
+(`LONG`, and all of a test marked ``optimised``) with a little of it, and all with XLA's older emitters of loops. Slow
+tests compile as users do, and so do the few processes that need it (`users.environment`); others that tests start
+inherit the flags, and optimise a little. ``XLA_FLAGS`` of one's own are left alone.
 """
 
 import functools
@@ -22,7 +22,8 @@ FLAGS = {
 }
 CHEAP = " ".join(f"--{name}={value}" for name, value in FLAGS.items())
 THREADS = "OPENBLAS_NUM_THREADS"  # two workers with two threads each wait for each other
-LONG = re.compile(r'"jit_(_settle|_evolve|_chunk|_end_values|_landscape|__call__)"$')  # programs of many steps, by name
+LONG = re.compile(r'"jit_(_settle|_evolve|_chunk|_end_values|_landscape|__call__|_average_units)"$')  # by name
+optimised = False  # whether the test that runs is marked so
 
 
 def pytest_configure(config):
@@ -49,11 +50,16 @@ def compile_faster():
         return
 
     def compiled(backend, computation, devices, options, *args, **kwargs):
-        if not LONG.match(str(computation.operation.attributes["sym_name"])):
+        if not optimised and not LONG.match(str(computation.operation.attributes["sym_name"])):
             options.executable_build_options.debug_options.xla_backend_optimization_level = 0
         return compile_one(backend, computation, devices, options, *args, **kwargs)
 
     compiler.compile_or_get_cached = compiled
+
+
+def pytest_runtest_setup(item):
+    global optimised
+    optimised = item.get_closest_marker("optimised") is not None
 
 
 @pytest.hookimpl(optionalhook=True)
