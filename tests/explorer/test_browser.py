@@ -114,12 +114,37 @@ def test_a_slider_moves_the_curve_the_address_and_back(tab, server):
     tab.wait_for_function("document.querySelector('#in-variance').value === '0.03'")
 
 
+def test_axes_without_curves_stand_where_the_figure_will_be(tab, server):
+    """They lay under its paper, and across the words below it."""
+    tab.goto(f"{server.url}{SMALL}")
+    wait_drawn(tab)
+    tab.evaluate("document.querySelector('.skeleton').classList.remove('gone')")
+    top, bottom, above = tab.evaluate("""() => { const place = (s) => document.querySelector(s).getBoundingClientRect();
+        const axes = place('.skeleton'), plot = place('.plot');
+        return [axes.top - plot.top, plot.bottom - axes.bottom,
+                Number(getComputedStyle(document.querySelector('.skeleton')).zIndex)] }""")
+    assert (top, bottom, above) == (20, 50, 1)
+
+
 def test_an_address_restores_everything(tab, server):
     tab.goto(f"{server.url}/samples?prior=sparse&density=0.3&channel=linear&alpha=0.45&log=1&d=300")
     assert tab.get_by_role("combobox", name="what the weights are").input_value() == "sparse"
     assert tab.get_by_role("slider", name="share of weights that are not zero").input_value() == "0.3"
     assert tab.get_by_role("checkbox", name="logarithmic error").is_checked()
     wait(tab, "At α = 0.45")
+    tab.goto(
+        f"{server.url}/samples?alpha=9e9&channel=sign"
+    )  # a value that is none: the usual one, and words at its field
+    wait(tab, "At α = 1.07")
+    assert "from 0.05 to 3" in tab.locator("#fault-alpha").inner_text()
+    tab.goto(f"{server.url}/descent?units=3&horizon=6")  # values that do not go together
+    wait(tab, "do not go together")
+    tab.get_by_role("button", name="copy Python").click()
+    tab.locator(".q-notification").wait_for()
+    step = tab.get_by_role("spinbutton", name="size of a step, exact value")
+    step.fill("0.05")
+    step.press("Tab")  # the other field, too, can make it right
+    tab.wait_for_function("document.querySelector('#fault-horizon').innerText === ''")
 
 
 def test_a_bad_target_is_said_beside_its_field_and_the_figure_stays(tab, server):

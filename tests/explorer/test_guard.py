@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from limitlab.explorer.guard import COOKIE, LARGEST, Guard, hosts_of
+from limitlab.explorer.guard import COOKIE, LARGEST, Guard, address_of, hosts_of
 
 OURS = "127.0.0.1:8765"
 
@@ -130,6 +130,13 @@ def test_another_address_needs_the_token():
     assert status(guard, host=there, cookie=f"{COOKIE}=secret") == 200
     assert ask(guard, kind="websocket", host=there, origin=f"http://{there}")[0]["type"] == "websocket.close"
     assert status(guard, host="evil.example:8765", cookie=f"{COOKIE}=secret") == 400
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0", "::", "192.168.0.7"])
+def test_the_address_that_is_shown_is_one_that_is_let_in(host):
+    shown = address_of(host, 8765, "secret").removeprefix("http://").partition("/")[0]
+    assert status(Guard(inner, hosts_of(host), 8765), host=shown) == 200
+    assert not shown.startswith(("0.0.0.0", "[::]"))
 
 
 def test_the_token_leaves_the_address_and_becomes_a_cookie():

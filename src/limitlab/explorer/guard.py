@@ -11,7 +11,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-__all__ = ["COOKIE", "Guard", "hosts_of"]
+__all__ = ["COOKIE", "Guard", "address_of", "hosts_of"]
 
 COOKIE = "limitlab-explorer"
 LARGEST = 32 << 20  # bytes of a body: a table of the visitor's
@@ -25,6 +25,12 @@ def hosts_of(host: str) -> tuple[str, ...]:
     if host in ("0.0.0.0", "::"):
         return ("*", *LOOPBACK, socket.gethostname(), socket.getfqdn())
     return (f"[{host}]" if ":" in host else host,)
+
+
+def address_of(host: str, port: int, token: str = "") -> str:
+    """The address that a visitor opens: all numbers of this machine together are no address, its name is."""
+    shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
 
 
 class Guard:

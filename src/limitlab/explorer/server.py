@@ -1,11 +1,12 @@
 """The server: one asyncio loop that never computes, a job service beside it, and a guard before it."""
 
-import asyncio
 import logging
 import os
 import secrets
 import signal
 import tempfile
+import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from limitlab.explorer.cards import Pictures, cards
 from limitlab.explorer.drawn.entry_page import EntryRoom
 from limitlab.explorer.drawn.reading import READ, docs_folder, read, written
 from limitlab.explorer.front import front, picture_of
-from limitlab.explorer.guard import LOOPBACK, Guard, hosts_of
+from limitlab.explorer.guard import LOOPBACK, Guard, address_of, hosts_of
 from limitlab.explorer.pages import pages
 from limitlab.explorer.room import Room, numbers
 from limitlab.jobs.requests import Request
@@ -49,8 +50,7 @@ def explore(
     ``warm`` asks the first questions of all pages at the start, while nobody waits.
     """
     token = "" if host in (*LOOPBACK, "::1") else secrets.token_urlsafe(24)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+    address = address_of(host, port, token)
     with _private_folder():
         guarded = Guard(_application(workers, warm, lambda: server.should_exit), hosts_of(host), port, token)
         config = uvicorn.Config(
@@ -67,9 +67,17 @@ def explore(
         if token:
             say("Everybody who has this address can compute on this machine.")
         elif browser:
-            webbrowser.open(address)
+            threading.Thread(target=_open_once_up, args=(server, address), daemon=True).start()
         signal.signal(signal.SIGTERM, _ended)  # uvicorn hands the signal on once it has shut down
         server.run()
+
+
+def _open_once_up(server: uvicorn.Server, address: str) -> None:
+    """A browser that is there already would ask before anybody listens."""
+    while not server.started and not server.should_exit:
+        time.sleep(0.05)
+    if server.started:
+        webbrowser.open(address)
 
 
 def _ended(number: int, where: Any) -> None:
@@ -97,13 +105,13 @@ def _private_folder() -> Iterator[None]:
 def _application(workers: int | None, warm: bool, leaving: Callable[[], bool]) -> Any:
     """The pages, as an ASGI application."""
     logging.getLogger("nicegui").setLevel(logging.WARNING)
+    cards()  # imports the gallery, before workers need the cores and the first visitor waits
     service = Service(workers, warm=_first_questions() if warm else ())
     core.sio.eio.cors_allowed_origins = None  # the same origin only; the guard has looked at the host
     app.on_startup(service.__aenter__)
     app.on_shutdown(service.__aexit__)
     app.add_static_files("/explorer-static", str(STATIC), max_cache_age=3600)
     app.add_route("/picture/{name}", picture_of(Pictures(service, leaving)))
-    app.on_startup(lambda: asyncio.create_task(asyncio.to_thread(cards)))  # imports the gallery
 
     @ui.page("/", title="limitlab explorer")
     def _front() -> None:

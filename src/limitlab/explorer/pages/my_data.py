@@ -401,13 +401,16 @@ def place(sitting: Any) -> None:
             words.content = f'<span class="fault">{limit}</span>'
             event.sender.reset()
 
-        ui.upload(
+        taken = ui.upload(
             max_file_size=LARGEST,
             on_rejected=refused,
             auto_upload=True,
             on_upload=arrived,
-            label="drop a file, or click +",
+            label="or drop it here",
         ).props('accept=".csv,.npz" flat bordered')
+        button = ui.html("choose a file", sanitize=False, tag="button").props('type="button"')
+        button.on("click", lambda _: taken.run_method("pickFiles"))
+        button.move(target_index=2)  # before the place where files are dropped
 
 
 def _about(names: list[str]) -> str:
