@@ -143,6 +143,31 @@ def test_the_grand_staircase():
     assert "z2, z3: above 2.467" in str(found)
 
 
+def test_skew_directions_leave_nothing_trivial_behind():
+    """A direction that is known to 1e-5 had the other found "at once with it"; 1.0186 is by quadrature of our own."""
+    found = of("z1*z2 + z2^2", 2)  # 1.207 a^2 - 0.207 b^2
+    assert [stage.names for stage in found.stages] == [("0.414*z1 + z2",), ("z1 - 0.414*z2",)]
+    assert found.stages[1].alpha == pytest.approx(1.0186, rel=1e-3)
+    assert found.accuracy < 5e-3
+
+
+@pytest.mark.slow
+def test_skew_fields_are_found_as_others_are():
+    skew = of("abs(z1 + 2*z2) + 0.5*abs(2*z1 - z2)", 2)  # of two orthogonal fields, one weighs more
+    axes = of("abs(z1) + 0.5*abs(z2)", 2)
+    assert [len(stage.names) for stage in skew.stages] == [len(stage.names) for stage in axes.stages]
+    for one, other in zip(skew.stages, axes.stages, strict=True):
+        assert one.alpha == pytest.approx(other.alpha, rel=skew.accuracy + axes.accuracy)
+
+
+def test_equal_directions_are_found_together():
+    found = of("and", 3)
+    assert len(found.stages) == 2
+    assert found.stages[1].directions.shape == (2, 3)
+    assert found.specialisation == pytest.approx(11.470, rel=found.accuracy)  # triangles by quadrature of our own
+    assert found.accuracy < 1e-2
+
+
 def test_directions_are_rounded_as_well_as_they_are_known():
     rough = np.array([[-0.70706, 0.70715, -3.2e-5]])
     rough /= np.linalg.norm(rough)

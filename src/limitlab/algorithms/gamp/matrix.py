@@ -119,7 +119,7 @@ def matrix_memory(setting: MultiGLM, rule: "GAMP", asked: Request) -> Memory:
     d, K = asked.d, setting.teacher.width
     n = sample_count("simulate", setting.ratio, d)
     entry = jnp.dtype(rule.precision).itemsize
-    needed = 3 * n * d * entry + 8 * 12 * K * (n + d) + 8 * HELD * (2 * K + 12)
+    needed = 3 * n * d * entry + 8 * 12 * K * (n + d) + 32 * HELD * (2 * K + 12)
     return Memory(
         needed + 8 * 3 * K * K * asked.replicas * rule.iterations,
         f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d or sample_ratio, or "

@@ -20,9 +20,11 @@ __all__ = ["HELD", "MatrixOutput", "Nodes", "output_of"]
 
 TINY = 1e-13  # of Z: below it a ratio is noise
 ANGLES = 24  # nodes of the integral for two signs
+BESIDE = 12  # the same beside a real field, where many are averaged
 HERMITE = 24  # nodes of an axis, for mean labels
 SOBOL = 2048
-HELD = 2**18  # nodes of all samples of a block
+FEW = 40  # nodes of an axis beside signs, for mean labels
+HELD = 2**15  # nodes of all samples of a block
 REACH = 5.6  # standard deviations of a field that has a grid
 AXIS = {1: (128, 256, 512, 1024), 2: (32, 64, 128, 192)}  # nodes of an axis of one or two of these
 CLOUD = (2**11, 2**13, 2**15)  # of more
@@ -86,10 +88,14 @@ class MatrixOutput(eqx.Module):
     def _average(self, of, w: jax.Array, V: jax.Array) -> jax.Array:
         if self.patterns is not None:
             return sectors(w, V, jnp, ANGLES, curved=False).p @ of(jnp.asarray(self.patterns))
-        u, p = self.few
-        values, vectors = jnp.linalg.eigh(V)
-        spread = u @ ((vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T)
-        return jax.lax.map(lambda mean: p @ of(self.link(mean + spread)), w, batch_size=max(1, HELD // len(p)))
+        few = Nodes(self.real, *self.few)
+        block = max(1, HELD // len(few.p))
+        return jax.lax.map(lambda mean: self._averaged(of, few, mean, V), w, batch_size=block)
+
+    def _averaged(self, of, nodes: Nodes, w: jax.Array, V: jax.Array) -> jax.Array:
+        at = self._at_nodes(nodes, w, V, jnp)
+        P = nodes.p if at.near is None else nodes.p[:, None] * at.near.p
+        return jnp.sum(P * of(_values(self.link, at.z, jnp)).reshape(P.shape))
 
     @property
     def binary(self) -> bool:
@@ -109,6 +115,18 @@ class MatrixOutput(eqx.Module):
 
         Real fields have nodes. Given these the others are normal, with probabilities of their signs in closed form.
         """
+        at = self._at_nodes(nodes, w, V, xp)
+        P = self.likelihood(y, _values(self.link, at.z, xp), xp)
+        if at.near is None:
+            P = nodes.p * P
+            return _ratio(xp.sum(P), P @ at.score, xp)
+        P = nodes.p[:, None] * P.reshape(len(nodes.p), -1)
+        Z, beside = xp.sum(P * at.near.p), xp.einsum("ns,nsk->k", P, at.near.dp)
+        straight = xp.sum(P * at.near.p, axis=1) @ at.score - beside @ at.slope
+        parts = dict(zip(nodes.real, straight, strict=True)) | dict(zip(at.rest, beside, strict=True))
+        return _ratio(Z, xp.stack([parts[k] for k in range(len(w))]), xp)
+
+    def _at_nodes(self, nodes: Nodes, w: Any, V: Any, xp: Any) -> "_AtNodes":
         real = list(nodes.real)
         rest = [k for k in range(len(w)) if k not in real]
         at, back = V[np.ix_(real, real)], V[np.ix_(rest, real)]
@@ -117,27 +135,25 @@ class MatrixOutput(eqx.Module):
         shift = nodes.u @ ((vectors * xp.sqrt(values)) @ vectors.T)  # (N, R)
         score = nodes.u @ ((vectors / xp.sqrt(values)) @ vectors.T)
         if not rest:
-            P = nodes.p * self.likelihood(y, _values(self.link, w + shift, xp), xp)
-            return _ratio(xp.sum(P), P @ score, xp)
+            return _AtNodes(w + shift, score, None, None, ())
         slope = back @ ((vectors / values) @ vectors.T)  # (S, R): of the others on the real ones
         left = V[np.ix_(rest, rest)] - slope @ back.T
-        near = sectors(w[np.array(rest)] + shift @ slope.T, left, xp, ANGLES, curved=False)
-        signs = SIGNS[len(rest)]
-        fields: list[Any] = [None] * len(w)
-        for i, k in enumerate(real):
-            fields[k] = xp.broadcast_to((w[k] + shift[:, i])[:, None], (len(shift), len(signs)))
-        for i, k in enumerate(rest):
-            fields[k] = xp.broadcast_to(signs[:, i], (len(shift), len(signs)))
-        v = _values(self.link, xp.stack(fields, axis=-1).reshape(-1, len(w)), xp)
-        P = nodes.p[:, None] * self.likelihood(y, v, xp).reshape(len(shift), -1)
-        Z, beside = xp.sum(P * near.p), xp.einsum("ns,nsk->k", P, near.dp)
-        straight = xp.sum(P * near.p, axis=1) @ score - beside @ slope
-        parts: list[Any] = [None] * len(w)
-        for i, k in enumerate(real):
-            parts[k] = straight[i]
-        for i, k in enumerate(rest):
-            parts[k] = beside[i]
-        return _ratio(Z, xp.stack(parts), xp)
+        near = sectors(w[np.array(rest)] + shift @ slope.T, left, xp, BESIDE, curved=False)
+        signs, size = SIGNS[len(rest)], (len(shift), 2 ** len(rest))
+        fields = {k: xp.broadcast_to((w[k] + shift[:, i])[:, None], size) for i, k in enumerate(real)}
+        fields |= {k: xp.broadcast_to(signs[:, i], size) for i, k in enumerate(rest)}
+        z = xp.stack([fields[k] for k in range(len(w))], axis=-1).reshape(-1, len(w))
+        return _AtNodes(z, score, near, slope, tuple(rest))
+
+
+class _AtNodes(NamedTuple):
+    """Fields z at nodes (times signs of the others), scores (N, R); of the others: signs, slopes, which they are."""
+
+    z: Any
+    score: Any
+    near: Any
+    slope: Any
+    rest: tuple[int, ...]
 
 
 def _values(link: AbstractLink, z: Any, xp: Any) -> Any:
@@ -162,6 +178,8 @@ def output_of(link: AbstractLink, width: int, variance: float) -> MatrixOutput:
         real = tuple(range(width))
     smooth = width <= 2 and (noise is not None or sides is not None) and levels(mean, width) is None
     few = _hermite(width) if smooth else _cloud(width, SOBOL)
+    if len(real) < width:
+        few = _grid(real, FEW)[1:]
     output = MatrixOutput(mean, sides, None, real, None, few, noise, two)
     nodes = _best(output, link, real, width)
     return eqx.tree_at(lambda one: one.nodes, output, (nodes.u, nodes.p), is_leaf=lambda x: x is None)

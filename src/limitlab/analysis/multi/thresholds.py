@@ -31,10 +31,12 @@ from limitlab.text import Record
 
 __all__ = ["MultiThresholds", "Stage", "multi_thresholds"]
 
-SEEN = 1e-6  # of E|E[z|y]|^2: a direction is trivial (random nodes: a hundred times as much)
+SEEN = 1e-6  # of E|E[z|y]|^2: a direction is trivial (random nodes, or a skew direction: a hundred times as much)
+GONE = {True: 1e-2, False: 1e-3}  # of the size of a direction that is not found, if fields are integrated, or not
 FLAT = 1e-7  # of the top eigenvalue of F: a direction is hard
 ROUNDED = 2e-3  # of the entries of directions that random nodes found
 NOISY = 5e-4  # of ratios with noise: values of the link are rounded to a small part of it
+EQUAL = 1e-2  # of eigenvalues of F given a direction: nearer ones are taken for equal, a grid tells equal ones apart
 UNSURE = 4e-3  # of eigenvalues of F that random nodes found: nearer ones are taken for equal
 FEWER = 0.62  # of the nodes of an axis, for the error: no cell is a whole number of others
 ROUGH = {0: 1e-6, 1: 5e-5, 2: 1e-4, 3: 5e-4}  # least relative error that is stated: a cell has one label
@@ -220,24 +222,25 @@ def _staircase(link: AbstractLink, K: int, variance: float, bins: int, share: fl
     """One stage after the other, each given those before; with a ``share`` of the nodes of an axis."""
     where, sure = slots(link, K, variance, bins), real_valued(link, K) and variance == 0
     link = link.expected
-    noisy = sum(not one for one in sign_only(link, K)) > 2
+    real = sum(not one for one in sign_only(link, K))
+    noisy = real > 2
     known, stages, alpha = np.zeros((0, K)), [], 0.0
     while len(known) < K:
         others = np.linalg.svd(known)[2][len(known) :] if len(known) else np.eye(K)
         others = _tidy(others)
+        seen = SEEN * (100 if noisy or (real and not _plain(known)) else 1)
         if len(known) == 0:
             growth = _first(link, K, where, noisy, share)
         elif len(known) == 1:
-            growth, alpha = _second(link, K, where, known[0], others, alpha, sure, share)
+            growth, alpha = _second(link, K, where, known[0], others, alpha, sure, share, seen)
         else:
             growth = _known_exactly(link, K, where, known, others, share)
-        seen = SEEN * (100 if noisy else 1)
         values, vectors = np.linalg.eigh(growth.mean)
         if values[-1] > seen:
             found, kind, alpha_now = vectors[:, values > seen].T, "trivial", alpha
         elif growth.top > FLAT:
             size, axes = np.linalg.eigh(growth.matrix)
-            found, kind = axes[:, size > 1e-3 * size[-1]].T, "easy"
+            found, kind = axes[:, size > GONE[real > 0] * size[-1]].T, "easy"
             alpha_now = max(alpha, 1 / growth.top)
         else:
             found, kind, alpha_now = np.eye(len(others)), "hard", np.inf
@@ -294,19 +297,19 @@ def _given(t: Tables, lam: float) -> _Growth:
     sound = Z > 1e-13
     weight = np.where(sound, p[:, None] / np.where(sound, Z, 1.0), 0.0)
     F = np.einsum("nl,nlab,nlcd->adbc", weight, second, second, optimize=True)
-    top, matrix = _top(F, k)
+    top, matrix = _top(F, k, EQUAL if k > 1 else 1e-3)
     mean = np.einsum("nl,nla,nlb->ab", weight, first, first, optimize=True)
     return _Growth(top, matrix, mean, float(np.sum(weight * slope**2)))
 
 
-def _second(link, K, where, v, others, before: float, exact: bool, share: float) -> tuple[_Growth, float]:
+def _second(link, K, where, v, others, before: float, exact: bool, share: float, seen: float) -> tuple[_Growth, float]:
     """What comes after one direction, along the branch on which message passing finds it.
 
-    ``exact``: it can be recovered perfectly.
+    ``exact``: it can be recovered perfectly. More than ``seen`` of E|E[z|y]|^2 is none of an error of the direction.
     """
     t = tables(link, K, where, v, others, share)
     half = _given(t, 0.5)
-    if np.linalg.eigvalsh(half.mean)[-1] > SEEN:
+    if np.linalg.eigvalsh(half.mean)[-1] > seen:
         return half, before
     path, reach = [], before
     for lam in GRID:
@@ -375,6 +378,12 @@ def _tidy(rows: np.ndarray, near: float = 1e-6) -> np.ndarray:
     rows = clean if np.allclose(clean @ clean.T, np.eye(len(rows)), atol=1e-6) else rows
     first = np.argmax(share > 1 - max(near, 1e-6), axis=1)  # equal ones differ by rounding
     return rows * np.sign(rows[np.arange(len(rows)), first])[:, None]
+
+
+def _plain(rows: np.ndarray) -> bool:
+    """Whether directions are sums and differences of fields, so that they are known without error."""
+    size = np.abs(rows)
+    return bool(np.all((size < 1e-9) | (size > size.max(axis=1, keepdims=True, initial=0.0) - 1e-9)))
 
 
 def _names(rows: np.ndarray) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from limitlab.macro.multi.information import FieldLaw, Information, certainty, information
+from limitlab.macro.multi.information import RANK, FieldLaw, Information, certainty, information
 from limitlab.macro.multi.weights import weights_of
 
 __all__ = ["Model", "State", "branches", "evolve", "settle", "told_at"]
@@ -129,33 +129,41 @@ def _recovered(model: Model, M: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def _newton(model: Model, alpha: float, M: np.ndarray) -> np.ndarray | None:
-    """The fixed point next to M; None if there is none, or if the iteration leaves it."""
+    """The fixed point next to M; None if there is none, or if the iteration leaves it.
+
+    Directions without any overlap stay so in the iteration, and are left out.
+    """
     K = len(M)
-    rows, columns = np.triu_indices(K)
+    sizes, axes = np.linalg.eigh(M)
+    span = np.eye(K) if np.all(sizes > RANK) else axes[:, sizes > RANK]
+    rows, columns = np.triu_indices(span.shape[1])
 
     def unpacked(x):
-        out = np.zeros((K, K))
+        out = np.zeros((span.shape[1],) * 2)
         out[rows, columns] = out[columns, rows] = x
-        return out
+        return span @ out @ span.T
 
-    x = M[rows, columns]
+    def packed(M):
+        return (span.T @ M @ span)[rows, columns]
+
+    x = packed(M)
     for _ in range(4):
         values = np.linalg.eigvalsh(unpacked(x))
         if values[0] < -1e-9 or values[-1] > 1 - 1e-4:
             return None
-        base = model.step(alpha, unpacked(x))[rows, columns]
+        base = packed(model.step(alpha, unpacked(x)))
         size = 1e-5
         J = np.empty((len(x), len(x)))
         for j in range(len(x)):
             moved = x.copy()
             moved[j] += -size if x[j] > 0.5 else size
-            J[:, j] = (model.step(alpha, unpacked(moved))[rows, columns] - base) / (moved[j] - x[j])
-        if not np.all(np.isfinite(J)) or np.max(np.abs(np.linalg.eigvals(J))) > 1 - 1e-6:
+            J[:, j] = (packed(model.step(alpha, unpacked(moved))) - base) / (moved[j] - x[j])
+        if not np.all(np.isfinite(J)) or np.max(np.abs(np.linalg.eigvals(J)), initial=0.0) > 1 - 1e-6:
             return None
         move = np.linalg.solve(np.eye(len(x)) - J, base - x)
-        if np.max(np.abs(move)) > 0.1:
+        if np.max(np.abs(move), initial=0.0) > 0.1:
             return None
         x = x + move
-        if np.max(np.abs(move)) < 1e-9:
+        if np.max(np.abs(move), initial=0.0) < 1e-9:
             return unpacked(x)
     return None

@@ -23,6 +23,7 @@ from limitlab.problems.links import AbstractLink
 from limitlab.problems.links.labels import Labels, labels_of, levels, parity, sign_only
 
 __all__ = [
+    "RANK",
     "FieldLaw",
     "Information",
     "Known",
