@@ -70,6 +70,20 @@ def test_message_passing_is_two_programs_however_many_replicas():
     assert programs(lambda: ll.simulate(problem, d=31, replicas=9, seed=1)) == 0
 
 
+def test_what_was_asked_once_compiles_nothing():
+    """Once, each replica of a network compiled its start anew, a law its unit at infinity, a quadrature its error."""
+    parts = {"teacher": ll.Committee(1, "erf"), "loss": ll.SquareLoss(), "start": ll.RandomStart(), "sample_ratio": 2.0}
+    descent = ll.Problem(**parts, student=ll.Committee(2, "tanh"), algorithm=ll.GradientDescent(0.1, spherical=False))
+    quadrature = committee("tanh", "tanh", 1, 1), ll.OverlapODE(method="quadrature", rtol=1e-4)
+    for ask in (
+        lambda seed: ll.simulate(descent, 8, [0.0, 0.1], replicas=2, seed=seed),
+        lambda seed: ll.analysis.potentials(MIXTURE, 10).risk(([1.0], [1.0])),
+        lambda seed: ll.predict(*quadrature, times=[0.0, 0.1]),
+    ):
+        assert programs(lambda ask=ask: ask(0)) < 45
+        assert programs(lambda ask=ask: ask(1)) == 0
+
+
 def test_a_program_is_counted():
     problem = committee("linear", "linear", 7, 5)  # widths that no other test of this process has
     assert programs(lambda: ll.predict(problem, ll.OverlapODE(), times=[0.0, 0.1])) > 0

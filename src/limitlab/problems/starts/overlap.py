@@ -72,7 +72,7 @@ class OverlapStart(AbstractStart):
             )
         if d < p + k:
             raise InputError(f"OverlapStart needs d >= {p + k} dimensions for {p} units and {k} directions; got d={d}.")
-        L = gram_factor(jnp.asarray(np.block([[self.P, self.M.T], [self.M, self.Q]])))[k:]
+        L = gram_factor(jnp.block([[self.P, self.M.T], [self.M, self.Q]]))[k:]
         frame, up = jnp.linalg.qr(jnp.concatenate([directions.T, normal(key, (d, p))], axis=1))
         return jnp.sqrt(float(d)) * L @ (frame * jnp.sign(jnp.diagonal(up))).T
 
