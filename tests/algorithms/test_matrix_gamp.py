@@ -244,6 +244,8 @@ def test_refusals():
         (ll.MultiIndex(2, "product"), 6.0, [[0.5, 0.1], [0.1, 0.4]], ll.Logistic()),
         (ll.MultiIndex(2, "z1 + z2^2"), 2.0, [[0.3, 0.0], [0.0, 0.3]], ll.Rectified(0.3)),
         (ll.MultiIndex(2, "majority", ties="coin"), 3.0, [[0.3, 0.2], [0.2, 0.25]], ll.GaussianNoise(0.3)),
+        (ll.MultiIndex(2, "z1*z2"), 2.0, [[0.4, 0.1], [0.1, 0.3]], ll.GaussianNoise(0.05)),
+        (ll.MultiIndex(2, "z1^2 + sign(z1*z2)"), 3.0, [[0.4, 0.1], [0.1, 0.3]], ll.GaussianNoise(0.1)),
     ],
 )
 def test_runs_follow_state_evolution_at_large_size(teacher, ratio, start, channel):

@@ -41,6 +41,10 @@ WRONG = {
         (lambda data: scaled(data, "links", first=1.01), "0.57517"),
         (lambda data: scaled(data, "links", last=1.01), "then z2 and z3"),
         (lambda data: scaled(data, "noise", last=-1.0), "noise makes"),
+        (lambda data: scaled(data, "evolution", M=2.0), "as far as state evolution says"),
+        (lambda data: {**data, "between": data["above"]}, "the others are forgotten"),
+        (lambda data: scaled(data, "above", M_singular_values=0.1), "all three are found"),
+        (lambda data: {**data, "above": data["between"]}, "all three are found"),
     ],
     "hard-phase": [
         (lambda data: scaled(data, "sparse", information=1.01), "as many samples"),

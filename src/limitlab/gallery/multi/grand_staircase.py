@@ -5,7 +5,7 @@ hard by itself, at any number of samples proportional to d, but once z1 is known
 pi^2/4. Noise moves both stages.
 
 Message passing climbs the same stairs, iteration by iteration. With a little noise, from an overlap of 0.3 with z1 and
-0.01 with z2 and z3, it goes on to find z1 and forgets the others at alpha = 1.5, where state evolution says how far z1
+0.01 with z2 and z3, it goes on to find z1 and forgets the others at alpha = 2, where state evolution says how far z1
 gets; at alpha = 5 it finds z1 first and then, given z1, the other two.
 """
 
@@ -25,8 +25,8 @@ __all__ = ["ENTRY"]
 TEACHER = ll.MultiIndex(3, "z1^2 + sign(z1*z2*z3)")
 NOISES = np.array([0.05, 0.1, 0.2, 0.4])
 VARIANCE, START = 0.1, np.diag([0.3, 0.01, 0.01])  # of the runs
-BETWEEN, ABOVE = 1.5, 5.0  # sample ratios between both stages, and above
-D, REPLICAS, ITERATIONS = 300, 4, 30
+BETWEEN, ABOVE = 2.0, 5.0  # sample ratios between both stages, and above
+D, REPLICAS, ITERATIONS = 250, 4, 24
 AT = 6  # iterations after which runs are compared with state evolution
 LINKS = {
     "z1 + z1 z2": ll.MultiIndex(2, "z1 + z1*z2"),
@@ -196,7 +196,7 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=130,
+    seconds=150,
     quick=Quick(
         {"NOISES": np.array([0.1, 0.4]), "D": 120, "REPLICAS": 4, "ITERATIONS": 8},
         seconds=60,

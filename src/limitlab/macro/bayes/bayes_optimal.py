@@ -71,7 +71,7 @@ class BayesOptimal(AbstractLimit):
     Of a `MultiIndex` teacher with K directions the overlap is a matrix, f = sup_M inf_A Phi_w(A) + alpha Phi_out(M) -
     tr(MA)/2, and fixed points are found by iteration: from nothing, from there by a push, and from the truth. The
     result has ``M`` (teacher, teacher_2) of the largest free entropy, all of them as ``M_branch``, and says in ``rule``
-    (exact, hermite, sobol; panels for K = 1) and ``quadrature_error`` how E gg^T was computed. K is at most 3, or
+    (exact, panels, hermite, grid, sobol) and ``quadrature_error`` how E gg^T was computed. K is at most 3, or
     any for ``"sign_sum"`` and ``"majority"`` whose units are alike.
 
     Needs Gaussian inputs, a `SingleIndex` or `MultiIndex` teacher and a sample ratio. Of one direction it gives ``m``,
