@@ -440,3 +440,18 @@ def test_theory_and_runs_of_one_point_have_one_colour():
     assert colours[:2] == colours[2:] and colours[0] != colours[1]
     alone = [source.colour for source in _sources([runs])[0]]
     assert len(set(alone)) == 2
+
+
+def test_a_title_that_is_wider_than_its_figure_is_broken_into_lines():
+    problem = ll.Problem(
+        teacher=ll.Committee(width=2, activation="erf"),
+        channel=ll.GaussianNoise(0.01),
+        student=ll.Committee(width=2, activation="erf"),
+        loss=ll.SquareLoss(),
+        start=ll.InformedStart(overlap=0.2),
+        algorithm=ll.OnlineSGD(learning_rate=0.5),
+    )
+    figure = ll.plot(ll.predict(problem, ll.OverlapODE(), [0.0, 0.1]), variables="risk")
+    figure.canvas.draw()
+    box = figure._suptitle.get_window_extent()
+    assert "\n" in figure.get_suptitle() and box.x0 >= 0 and box.x1 <= figure.bbox.x1

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,8 +47,14 @@ def drawn(figure: "Drawing | Figure", *, known: bool = False) -> "Figure":
         options: dict[str, Any] = {"loc": figure.place, "ncol": figure.in_a_row, "fontsize": "small", "frameon": False}
         made.legend(handles=_handles(figure.keys), **options)
     if figure.words:
-        made.suptitle(figure.words, fontsize=figure.size)
+        made.suptitle(_in_lines(figure.words, made.get_figwidth(), figure.size), fontsize=figure.size)
     return made
+
+
+def _in_lines(words: str, inches: float, size: str) -> str:
+    """A title in lines that fit above a figure of this width, which would cut it at both ends."""
+    letters = int(inches * (13 if size == "medium" else 11))
+    return "\n".join(part for line in words.splitlines() for part in textwrap.wrap(line, letters) or [""])
 
 
 def draw_on(axes: "Sequence[Axes]", panels: Sequence[Panel]) -> None:
