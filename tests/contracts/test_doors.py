@@ -254,7 +254,6 @@ print(json.dumps(told | {"numbers": {name: x.tolist() for name, x in got.items()
 """
 
 
-@pytest.mark.optimised
 @pytest.mark.filterwarnings("ignore")
 def test_the_users_flag_is_left_alone_and_numbers_are_the_same():
     """With LIMITLAB_X64=0 JAX stays in 32 bits outside; problems are built there, verbs compute in 64 bits."""

@@ -193,7 +193,6 @@ def test_a_pair_is_never_learned():
     assert np.all(ds.u.values == 0)
 
 
-@pytest.mark.optimised
 def test_parity_of_a_staircase_and_symmetry_of_a_degenerate_target():
     ds = ll.predict(problem(STAIRCASE), ll.DimensionFree(nodes=24), [5.0])
     even = [term for term in ds.term.values if "z1" not in term.split("*")]
