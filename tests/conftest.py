@@ -7,7 +7,6 @@ users do, and so do the few programs that need it (`users.environment`); the oth
 ``XLA_FLAGS`` of one's own are left alone.
 """
 
-import functools
 import gc
 import os
 
@@ -31,17 +30,6 @@ def pytest_configure(config):
         os.environ.setdefault(THREADS, "1")
 
 
-def share_a_context():
-    """All programs are written down in one and the same MLIR context: a new one takes longer than a small program.
-
-    The door is JAX's own; where it is not as here, that is left out.
-    """
-    from jax._src.interpreters import mlir
-
-    if os.environ.get("XLA_FLAGS") == CHEAP and hasattr(mlir, "make_ir_context"):
-        mlir.make_ir_context = functools.cache(mlir.make_ir_context)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """A file's tests stay on one worker, where its programs are, until the other worker has nothing left to do."""
@@ -54,7 +42,6 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_finish(session):
     """What the tests were collected to stays: the garbage collector need not walk through it after every trace."""
-    share_a_context()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
