@@ -75,7 +75,7 @@ def test_the_first_to_come_stays_if_asked_to(tmp_path):
 
 @pytest.mark.parametrize("replace", [True, False])
 def test_without_second_names_a_file_still_gets_its_place(tmp_path, monkeypatch, replace):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("os.link", refuse)
