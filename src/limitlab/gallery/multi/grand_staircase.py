@@ -198,7 +198,7 @@ ENTRY = Entry(
     figure=figure,
     seconds=150,
     quick=Quick(
-        {"NOISES": np.array([0.1, 0.4]), "D": 120, "REPLICAS": 4, "ITERATIONS": 8},
+        {"NOISES": np.array([0.1, 0.4]), "D": 120, "ITERATIONS": 8},
         seconds=60,
         full=("message passing at alpha", "at alpha = 5"),
     ),
