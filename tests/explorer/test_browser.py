@@ -317,6 +317,18 @@ def test_a_server_that_is_gone_is_told_in_a_bar(chromium, tmp_path):
     context.close()
 
 
+def test_a_page_that_never_reaches_its_server_says_so(chromium, server):
+    context = chromium.new_context(viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.route_web_socket("**/_nicegui_ws/**", lambda socket: socket.close())
+    page.route("**/_nicegui_ws/**", lambda request: request.abort())
+    page.goto(f"{server.url}/escape")
+    page.get_by_role("heading", level=1).wait_for()
+    page.locator("#popup").wait_for(state="visible", timeout=60_000)
+    assert not page.evaluate("window.did_handshake")
+    context.close()
+
+
 def test_strangers_are_refused_by_the_running_server(server):
     pytest.importorskip("nicegui")
     assert server.status("/learn") == 200

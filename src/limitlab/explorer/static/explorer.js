@@ -75,6 +75,13 @@
     emitEvent("screen", explorer.screen());
   });
 
+  // The bar of a lost connection is shown by NiceGUI once a page was connected; a page that never was must say so too.
+  const look = setInterval(() => {
+    if (!window.socket) return;
+    clearInterval(look);
+    window.socket.on("connect_error", () => { document.getElementById("popup").ariaHidden = false; });
+  }, 50);
+
   window.explorer = {
     screen: () => {
       const desk = document.querySelector(".desk");
