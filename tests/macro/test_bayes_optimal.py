@@ -10,6 +10,7 @@ from scipy.special import erfcx, log_ndtr
 import limitlab as ll
 from cases import glm
 from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.macro.bayes import fixed_points
 from limitlab.macro.bayes.state_evolution import Order, mismatched_step
 from limitlab.numerics.trees import traced
 
@@ -202,6 +203,27 @@ def test_phase_diagram():
     assert np.all(ds.mse_bayes <= ds.mse_amp + 1e-12)
     with pytest.raises(InputError, match="is not a field"):
         ll.analysis.phase_diagram(problem, "teacher.prior.sparsity", [0.2], [0.1])
+
+
+@pytest.mark.parametrize(
+    "channel, jumps", [(ll.GaussianNoise(1e-4), True), (ll.GaussianNoise(0.1), False), (ll.Sign(), False)], ids=repr
+)
+def test_a_rough_diagram_is_close_and_solves_nothing(channel, jumps, monkeypatch):
+    """Thresholds to a percent, errors too wherever the two agree on the branch; no integral beyond those of its grid."""
+    asked = (glm(ll.GaussBernoulliPrior(0.3), channel, 1.0), "teacher.prior.density", [0.21], np.linspace(0.1, 1.5, 24))
+    exact, integrals, count = ll.analysis.phase_diagram(*asked), [], fixed_points.points
+    monkeypatch.setattr(
+        fixed_points, "points", lambda prior, channel, A: integrals.append(len(A)) or count(prior, channel, A)
+    )
+    rough = ll.analysis.phase_diagram(*asked, rough=True)
+    assert integrals == [87]
+    for name in ("information", "algorithmic") if jumps else ():
+        assert float(rough[name].item()) == pytest.approx(float(exact[name].item()), rel=0.01)
+    assert np.isnan(rough.algorithmic.item()) == (not jumps) == np.isnan(exact.algorithmic.item())
+    assert rough.phase.values.tolist() == exact.phase.values.tolist()
+    for name in ("mse_amp", "mse_bayes"):
+        off = np.abs(rough[name] - exact[name]).max().item()
+        assert 1e-9 < off < 0.01 * 0.21  # of the largest error; no digits of a solution
 
 
 def test_phases_of_no_noise_are_those_of_the_channel_without_noise():

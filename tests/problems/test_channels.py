@@ -34,6 +34,7 @@ CHANNELS = [
     ll.SquaredModulus(),
     ll.SquaredModulus(variance=0.3),
 ]
+SLOW = (ll.SquaredModulus(variance=0.3),)  # fewer places in the default run
 PLACES = [(1e-7, 1.3), (0.4, 0.9), (1.3, 1e-3), (1.0, 1e-7)]
 
 
@@ -57,7 +58,7 @@ def _of(function, channel, *numbers):
 
 @pytest.mark.parametrize("channel", CHANNELS, ids=repr)
 def test_the_law_is_normalised_and_on_the_nishimori_line(channel):
-    for m, V in PLACES[1:3] if channel.heavy else PLACES:
+    for m, V in PLACES[1:3] if channel in SLOW else PLACES:
         mass, g2, minus_dg, log_z, overlap, label_mse = _of(_integrals, channel, m, 1.0, V, V)
         assert mass == pytest.approx(1, abs=3e-9)
         blur = 1e-15 / V / max(g2 * V, 1e-12)  # dg = (Var/V - 1)/V loses these digits to cancellation
@@ -161,7 +162,7 @@ def _stein(channel, q, slope, V0, V):
 def test_a_student_who_believes_something_else(channel):
     """E[omega g] = m E[f0 g] + q E[dg] by parts for any belief V: nodes must see where the student changes its mind."""
     states = [(0.237, 1.345, 0.234), (0.7455, 1.0346, 0.0023)]
-    states += [] if channel.heavy else [(0.09, 2.378, 1.2e-3), (0.4299, 0.7652, 1e-5), (0.154, 0.0453, 1e-4)]
+    states += [] if channel in SLOW else [(0.09, 2.378, 1.2e-3), (0.4299, 0.7652, 1e-5), (0.154, 0.0453, 1e-4)]
     for m, q, V in states:
         slope = m / q
         mass, left, first, second, g2, half = _of(_stein, channel, q, slope, 1 - m * slope, V)

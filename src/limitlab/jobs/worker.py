@@ -195,7 +195,7 @@ def _simulate(desk: Desk) -> Any:
     asked, problem = _arguments(desk), _problem(desk)
     replicas = asked.pop("replicas", 1)
     several = isinstance(replicas, int) and replicas > 1 and "representation" not in asked
-    if several and getattr(problem.algorithm, "in_portions", False):
+    if several and problem.algorithm is not None and problem.algorithm.in_portions:
         return _in_portions(desk, problem, replicas, asked)
     sizes = [replicas]
     while isinstance(replicas, int) and sizes[0] >= 2 * FEWER:

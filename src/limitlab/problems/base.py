@@ -300,6 +300,8 @@ class AbstractAlgorithm(Part):
         Which samples a step uses, in a few words.
     clock_words
         The clock in words, such as "t = γ·step/(p·d)".
+    in_portions
+        Whether `run` heeds the number of the first run, so that it can be asked for a part of them.
     reference
         Keys of ``references.bib``.
     """
@@ -307,6 +309,7 @@ class AbstractAlgorithm(Part):
     axis: ClassVar[str] = "time"
     takes: ClassVar[str] = ""
     clock_words: ClassVar[str] = ""
+    in_portions: ClassVar[bool] = False
     reference: ClassVar[tuple[str, ...]] = ()
 
     def clock(self, problem: "Problem", d: float) -> Any:

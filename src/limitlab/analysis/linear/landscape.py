@@ -42,7 +42,7 @@ def _landscape(prior, channel, alpha, m):
 
 
 @verb
-def free_entropy(problem: Problem, m, progress: Watch = None) -> "xr.Dataset":
+def free_entropy(problem: Problem, m, progress: Watch = None, rough: bool = False) -> "xr.Dataset":
     r"""The free entropy of the problem at every overlap m, :math:`f(m) = \inf_A f_{RS}(m, A)`, with its maxima.
 
     .. math:: f_{RS}(m, A) = \Phi_w(A) + \alpha\,\Phi_{out}(m) - \tfrac12 m A
@@ -58,6 +58,8 @@ def free_entropy(problem: Problem, m, progress: Watch = None) -> "xr.Dataset":
         Overlaps between 0 and rho = E w^2. At m = rho noiseless continuous labels give plus or minus infinity.
     progress
         True draws a bar; a function is called as progress(done, total, label); None is silent.
+    rough
+        Interpolates the maxima between a few dozen fixed points instead of solving for them.
 
     Returns
     -------
@@ -80,7 +82,7 @@ def free_entropy(problem: Problem, m, progress: Watch = None) -> "xr.Dataset":
             f"free_entropy needs increasing overlaps m in [0, rho] with rho = {rho:g}; got "
             f"{np.array2string(m, threshold=6)}. Use numpy.linspace(0, {rho:g}, 201)."
         )
-    line = curve(prior, channel)
+    line = curve(prior, channel, rough)
     inner = (m > 0) & (m < rho)
     values, signals = np.full(m.shape, alpha * line.zero_phi), np.zeros(m.shape)
     if np.any(inner):

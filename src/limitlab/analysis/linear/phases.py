@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import GLM
-from limitlab.analysis.linear.thresholds import Thresholds, thresholds
+from limitlab.analysis.linear.thresholds import Thresholds, read_thresholds
 from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import amp_state, curve, stable_states
@@ -25,7 +25,9 @@ PHASES = ("impossible", "hard", "easy")
 
 
 @verb
-def phase_diagram(problem: Problem, parameter: str, values, sample_ratios, progress: Watch = None) -> "xr.Dataset":
+def phase_diagram(
+    problem: Problem, parameter: str, values, sample_ratios, progress: Watch = None, rough: bool = False
+) -> "xr.Dataset":
     """The phase of learning at every sample ratio and every value of a parameter.
 
     Parameters
@@ -38,6 +40,8 @@ def phase_diagram(problem: Problem, parameter: str, values, sample_ratios, progr
         The two axes.
     progress
         True draws a bar; a function is called as progress(done, total, label) after every value; None is silent.
+    rough
+        Interpolates between a few dozen fixed points and solves for none: a first look, good to about a percent.
 
     Returns
     -------
@@ -62,9 +66,10 @@ def phase_diagram(problem: Problem, parameter: str, values, sample_ratios, progr
         here = replaced(problem, {parameter: float(value), "sample_ratio": float(alphas[0])})
         glm = GLM.of(here, asked)
         prior, channel = glm.prior, glm.channel
-        t = thresholds(prior, channel)
+        line = curve(prior, channel, rough)
+        t = read_thresholds(line)
         lines[:, i] = [np.nan if x is None else x for x in (t.weak_recovery, t.information, t.algorithmic)]
-        found = stable_states(curve(prior, channel), alphas)
+        found = stable_states(line, alphas)
         for name, states in (
             ("amp", [amp_state(s) for s in found]),
             ("bayes", [max(s, key=lambda x: x.free_entropy) for s in found]),

@@ -121,7 +121,11 @@ def thresholds(
     remedy = "Call thresholds(prior, channel), thresholds(MultiIndex(...)), or thresholds(problem)."
     prior = asked.part(prior, AbstractPrior, "a prior such as GaussianPrior()", remedy)
     channel = asked.part(channel, AbstractChannel, "a channel such as Sign()", remedy)
-    line = curve(prior, channel)
+    return read_thresholds(curve(prior, channel))
+
+
+def read_thresholds(line: Curve) -> Thresholds:
+    """The thresholds that a curve of fixed points has."""
     weak = line.weak_recovery
     jump = _highest_jump(line)
     accuracy = {"weak_recovery": 1e-10 * weak}

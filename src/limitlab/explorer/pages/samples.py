@@ -18,7 +18,7 @@ from limitlab.problems.starts import InformedStart
 
 __all__ = ["PAGE"]
 
-POINTS, FEW, FIT_POINTS = 60, 8, 16
+POINTS, FIT_POINTS = 60, 16
 ROUGH = 13  # overlaps of the landscape while the hand moves, where one takes long
 SHARES = np.concatenate([np.linspace(0.0, 0.97, 49), 1 - np.geomspace(0.02, 1e-4, 12)])  # overlaps of the landscape
 ITERATIONS = 30
@@ -186,8 +186,8 @@ def asks(values: Values, table: Table) -> tuple[Ask, ...]:
     overlaps = np.round(_size(values) * SHARES, 8)
     few = rough = None
     if values["channel"] == "modulus" and values["variance"] > 0:  # its integrals are over two variables
-        few = Request("phase_diagram", bare, {**grid, "sample_ratios": _some(ratios(values), FEW)})
-        rough = Request("free_entropy", here, {"m": _some(overlaps, ROUGH)})
+        few = Request("phase_diagram", bare, {**grid, "rough": True})
+        rough = Request("free_entropy", here, {"m": _some(overlaps, ROUGH), "rough": True})
     asked = [
         Ask("landscape", Request("free_entropy", here, {"m": overlaps.tolist()}), rough),
         Ask("curves", Request("phase_diagram", bare, grid), few),

@@ -108,19 +108,23 @@ class Curve(NamedTuple):
     perfect_from: float  # perfect recovery is a fixed point above this sample ratio; inf if never
     perfect_phi: float  # Phi_out at perfect recovery (finite for discrete labels)
     zero_phi: float  # Phi_out at m = 0
+    rough: bool  # what lies between its points is interpolated, not solved for
 
 
 @functools.lru_cache(maxsize=256)
-def curve(prior: AbstractPrior, channel: AbstractChannel) -> Curve:
-    """Compute the curve of a prior and a channel (kept: asking again costs nothing)."""
+def curve(prior: AbstractPrior, channel: AbstractChannel, rough: bool = False) -> Curve:
+    """Compute the curve of a prior and a channel (kept: asking again costs nothing).
+
+    A ``rough`` one has the points of its grid alone, extrema too; it costs a few dozen integrals and no more.
+    """
     rho = float(prior.second_moment)
-    grid = HEAVY_GRID if channel.heavy else GRID
+    grid = HEAVY_GRID if channel.heavy or rough else GRID
     A = np.concatenate([np.logspace(a, b, (b - a) * n, endpoint=False) for a, b, n in grid])
     at = points(prior, channel, A / rho)
     zero_phi, perfect_phi, slope, sharp = _ends(prior, channel)
     keep = ((at.V > 10 * V_FLOOR) | (not sharp)) & np.isfinite(at.alpha)  # E g^2 without bound: V matters to the end
     at = Points(*(x[keep] for x in at))
-    at = _with_extrema(prior, channel, at)
+    at = at if rough else _with_extrema(prior, channel, at)
     if channel.noiseless_rate > 0:
         perfect = float(prior.dimension) / channel.noiseless_rate
     else:
@@ -130,7 +134,7 @@ def curve(prior: AbstractPrior, channel: AbstractChannel) -> Curve:
     maxima = np.nonzero((rise[:-1] > 0) & (rise[1:] < 0))[0] + 1
     minima = np.nonzero((rise[:-1] < 0) & (rise[1:] > 0))[0] + 1
     weak = 1 / (rho**2 * slope) if channel.even else 0.0
-    return Curve(prior, channel, at, *_real(at.alpha, maxima, minima), weak, perfect, perfect_phi, zero_phi)
+    return Curve(prior, channel, at, *_real(at.alpha, maxima, minima), weak, perfect, perfect_phi, zero_phi, rough)
 
 
 def _real(alpha, maxima, minima):
@@ -210,12 +214,22 @@ def crossings(line: Curve, alphas: np.ndarray) -> list[list[tuple[float, float, 
 
 def _refine(line: Curve, low, high, alpha_low, alpha_high, target) -> Points:
     """Solve alpha(A) = target in the brackets, all at once (bracketed secant steps in log A)."""
+    if line.rough:
+        share = np.log(target / alpha_low) / np.log(alpha_high / alpha_low)
+        return _between(line.at, np.log(low) + share * np.log(high / low), target)
 
     def at(x):
         found = points(line.prior, line.channel, np.exp(x))
         return np.log(found.alpha / target), found
 
     return illinois(at, (np.log(low), np.log(high)), (np.log(alpha_low / target), np.log(alpha_high / target)))[1]
+
+
+def _between(at: Points, x: np.ndarray, alpha: np.ndarray) -> Points:
+    """The points at log A = x, from their neighbours on the curve; small numbers by their logarithms."""
+    nodes = np.log(at.A)
+    m, V = (np.exp(np.interp(x, nodes, np.log(np.maximum(y, 1e-300)))) for y in (at.m, at.V))
+    return Points(np.exp(x), m, V, alpha, *(np.interp(x, nodes, y) for y in (at.prior_part, at.phi_out)))
 
 
 def stable_states(line: Curve, alphas: np.ndarray) -> list[list[FixedPoint]]:

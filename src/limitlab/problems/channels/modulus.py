@@ -147,6 +147,10 @@ class Modulus(AbstractNoisyChannel):
     def even(self):
         return True
 
+    @property
+    def heavy(self):
+        return self.noise is not None
+
     def clean(self, z):
         return jnp.abs(z)
 
