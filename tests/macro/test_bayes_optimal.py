@@ -206,10 +206,12 @@ def test_phase_diagram():
 
 
 @pytest.mark.parametrize(
-    "channel, jumps", [(ll.GaussianNoise(1e-4), True), (ll.GaussianNoise(0.1), False), (ll.Sign(), False)], ids=repr
+    ("channel", "jumps"),
+    [(ll.GaussianNoise(1e-4), True), (ll.GaussianNoise(0.1), False), (ll.Sign(), False)],
+    ids=repr,
 )
 def test_a_rough_diagram_is_close_and_solves_nothing(channel, jumps, monkeypatch):
-    """Thresholds to a percent, errors too wherever the two agree on the branch; no integral beyond those of its grid."""
+    """Thresholds and errors to a percent, and no integral beyond those of its grid."""
     asked = (glm(ll.GaussBernoulliPrior(0.3), channel, 1.0), "teacher.prior.density", [0.21], np.linspace(0.1, 1.5, 24))
     exact, integrals, count = ll.analysis.phase_diagram(*asked), [], fixed_points.points
     monkeypatch.setattr(

@@ -1,6 +1,7 @@
 """The report: what outcomes say of a claim, the page, a wrong constant, and a run that was killed."""
 
 import dataclasses
+import os
 import re
 import subprocess
 import sys
@@ -190,6 +191,20 @@ def test_files_of_a_strangers_store_have_plain_names():
     for name in ("../a.nc", "/etc/a.nc", "x/a.nc", ".a", "..", ""):
         with pytest.raises(ll.errors.ResultFileError, match="plain name"):
             points._parted(b"a", {name: 1})
+
+
+@pytest.mark.parametrize("own", [None, "--xla_cpu_enable_fast_min_max=false"])
+def test_workers_of_a_quick_report_compile_fast_and_nothing_stays_set(tmp_path, monkeypatch, own):
+    seen = []
+    monkeypatch.setattr(running, "outcome_of", lambda name, ds: Outcome(name, name))
+    monkeypatch.setattr(running, "sweep", lambda *a, **k: seen.append((os.environ.get("XLA_FLAGS"), "workers" in k)))
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    if own is not None:
+        monkeypatch.setenv("XLA_FLAGS", own)
+    for quick in (True, False):
+        running._computed(["landscape"], tmp_path, quick, 2)
+    assert [flags for flags, computes in seen if computes] == [own or running.FAST, own]  # one's own are left alone
+    assert os.environ.get("XLA_FLAGS") == own
 
 
 def test_long_entries_begin_first():

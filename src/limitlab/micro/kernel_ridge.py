@@ -12,6 +12,7 @@ from collections.abc import Callable
 from math import lgamma
 from typing import TYPE_CHECKING, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -222,13 +223,18 @@ def _levels(values: np.ndarray, degree: int) -> np.ndarray:
     return np.array(out)
 
 
+@eqx.filter_jit
+def _drawn(inputs: AbstractInputs, target: SparseTarget, key: jax.Array, n: int, d: int):
+    key_x, key_y = jax.random.split(jax.random.fold_in(key, n))
+    x = inputs.draw(key_x, n, d)
+    return x > 0, target.output((), x), normal(key_y, (n,))
+
+
 def _draw(data: "_Sparse", masks: list[int], n: int, d: int, seed: int, replica: int):
     """Signs (n, d), labels, and the target's monomials (n, terms). Keys depend on (seed, replica, n) only."""
-    key_x, key_y = jax.random.split(jax.random.fold_in(stream(seed, Stream.KERNEL, replica), n))
-    x = data.inputs.draw(key_x, n, d)
-    clean = np.asarray(data.target.output((), x))
-    x = np.sign(np.asarray(x))
-    noise = np.sqrt(data.variance) * np.asarray(normal(key_y, (n,)))
+    drawn = _drawn(data.inputs, data.target, stream(seed, Stream.KERNEL, replica), n, d)
+    up, clean, noise = (np.asarray(x) for x in drawn)
+    x, noise = np.where(up, 1.0, -1.0), np.sqrt(data.variance) * noise
     chi = np.stack([np.prod(x[:, members(mask)], axis=1) for mask in masks], axis=1)
     return x, clean + noise, chi
 

@@ -1,9 +1,11 @@
 """report: the whole gallery and all formulas through the sweep engine, and the page of what came out."""
 
 import datetime
+import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,8 @@ from limitlab.verbs import Watch, told, verb
 
 __all__ = ["Report", "report"]
 
+FLAGS = "XLA_FLAGS"
+FAST = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 POINTS, ENTRY_FILES, PDF = "points", "entries", "report.pdf"
 
 
@@ -100,18 +104,31 @@ def report(
     return Report(ok, page, print_pdf(page, folder / PDF), rows, outcomes)
 
 
+@contextmanager
+def _compiled_fast() -> Iterator[None]:
+    """Workers that start meanwhile compile fast rather than for speed: at quick sizes most programs run once."""
+    before = os.environ.get(FLAGS)
+    os.environ.setdefault(FLAGS, FAST)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[FLAGS]
+
+
 def _computed(names: list[str], store: Path, quick: bool, workers: int | None) -> dict[str, Outcome]:
     """All points at once, and then each as the store has it: their checks are of different number and length."""
     points, problem = {name: named(name, quick) for name in names}, library.escaping_mediocrity()
-    sweep(
-        measured,
-        problem,
-        {"point": list(points.values())},
-        store=store,
-        workers=workers,
-        retry_failed=True,
-        progress=told(),
-    )
+    with _compiled_fast() if quick else nullcontext():
+        sweep(
+            measured,
+            problem,
+            {"point": list(points.values())},
+            store=store,
+            workers=workers,
+            retry_failed=True,
+            progress=told(),
+        )
     with warnings.catch_warnings():  # a point that failed is told by the page, and was by the sweep
         warnings.simplefilter("ignore", UserWarning)
         return {

@@ -54,7 +54,7 @@ def compute(progress: Progress | None) -> "dict[str, xr.Dataset]":
 
 def _runs(progress: Progress | None) -> "dict[str, xr.Dataset]":
     """Message passing between both stages and above, and state evolution of z1 alone, the others being unknown."""
-    told = problem(BETWEEN, np.diag([START[0, 0], 0.0, 0.0]), 2 * AT)
+    told = problem(BETWEEN, np.diag([START[0, 0], 0.0, 0.0]), AT)
     return {
         "between": ll.simulate(problem(BETWEEN), D, replicas=REPLICAS, seed=1, progress=progress),
         "above": ll.simulate(problem(ABOVE), D, replicas=REPLICAS, seed=2, progress=progress),
@@ -198,7 +198,7 @@ ENTRY = Entry(
     figure=figure,
     seconds=150,
     quick=Quick(
-        {"NOISES": np.array([0.1, 0.4]), "D": 120, "ITERATIONS": 8},
+        {"NOISES": np.array([0.1, 0.4]), "D": 120, "ITERATIONS": 8, "AT": 3},
         seconds=60,
         full=("message passing at alpha", "at alpha = 5"),
     ),
