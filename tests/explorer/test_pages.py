@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 pytest.importorskip("nicegui", reason="the explorer needs pip install 'limitlab[explorer]'")
 pytest.importorskip("latex2mathml", reason="the explorer needs pip install 'limitlab[explorer]'")
@@ -18,7 +19,7 @@ pytest.importorskip("latex2mathml", reason="the explorer needs pip install 'limi
 from limitlab.cite import references
 from limitlab.errors import LimitlabError
 from limitlab.explorer import downloads
-from limitlab.explorer.cards import cards
+from limitlab.explorer.cards import PICTURES, cards
 from limitlab.explorer.controls import Choice, FieldError, Number, Text
 from limitlab.explorer.description import Answers
 from limitlab.explorer.drawn.entry_page import problem_files
@@ -179,6 +180,16 @@ def test_texts_are_read_as_data(page):
             for hostile in ("__import__('os').system('true')", "z1; import os", "(lambda: 1)()", "z" * 5000, "9**9**9"):
                 with pytest.raises(LimitlabError):
                     _asked(page, control, hostile)
+
+
+def test_every_card_has_a_picture_of_its_own():
+    """As many pictures as entries, all different, none of them an empty frame: something in it has a colour."""
+    seen = {path.stem: path.read_bytes() for path in PICTURES.glob("*.png")}
+    assert seen.keys() == set(ENTRIES) and len(set(seen.values())) == len(seen)
+    for name in seen:
+        pixels = imread(PICTURES / f"{name}.png")[..., :3]
+        assert pixels.shape[:2] == (220, 352)
+        assert (pixels.max(axis=-1) - pixels.min(axis=-1) > 0.2).sum() > 200, name
 
 
 def test_every_card_opens_something():

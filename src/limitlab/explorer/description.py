@@ -173,9 +173,8 @@ class Page:
         The page of the documentation, such as "sparse-targets" (one of `limitlab.explorer.drawn.reading.READ`).
     about
         A sentence for the front page.
-    opens, pictured
-        Entries of the gallery that this page shows, with the values that their cards set; and whether the cards have a
-        picture: the first panel of the figure, from the (coarse) answers.
+    opens
+        Entries of the gallery that this page shows, with the values that their cards set.
     near
         Entries of the gallery whose problem is of this page's kind, but not one that its form can set: their own page
         leads here.
@@ -211,7 +210,6 @@ class Page:
     docs: str = ""
     about: str = ""
     opens: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    pictured: bool = True
     near: tuple[str, ...] = ()
     screen: Callable[[Values, Answers, bool, bool], dict[str, Any]] | None = None
     above: "Callable[[Sitting], None] | None" = None

@@ -1,18 +1,18 @@
 """The front page: the square, the questions, and cards of the gallery."""
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nicegui import ui
 
-from limitlab.explorer.cards import Card, Pictures, cards
+from limitlab.explorer.cards import Card, cards
 from limitlab.explorer.frame import frame
 from limitlab.explorer.pages import pages
 
 if TYPE_CHECKING:
     from limitlab.jobs.service import Service
 
-__all__ = ["front", "picture_of"]
+__all__ = ["front"]
 
 SQUARE = (
     '<svg class="square" viewBox="0 0 640 210" role="img" aria-label="Weights at time 0 become weights at time t by '
@@ -69,27 +69,6 @@ def front(service: "Service") -> None:
 
 def _card(card: Card) -> str:
     title, claim = html.escape(card.title), html.escape(card.claim)
-    image = ""
-    if card.page is None or card.page.pictured:
-        image = f'<img src="/picture/{card.name}" alt="" loading="lazy" width="352" height="220">'
+    image = f'<img src="/explorer-static/cards/{card.name}.png" alt="" loading="lazy" width="352" height="220">'
     href = html.escape(card.address, quote=True)
     return f'<a class="card" href="{href}">{image}<b>{title}</b><span>{claim}</span></a>'
-
-
-def picture_of(pictures: Pictures) -> Any:
-    """The handler of ``/picture/NAME``."""
-    from starlette.responses import Response
-
-    async def handler(request: Any) -> Any:
-        data = await pictures.of(str(request.path_params["name"]))
-        if not data:
-            return Response(BLANK, media_type="image/svg+xml", headers={"cache-control": "no-store"})
-        return Response(data, media_type="image/png", headers={"cache-control": "private, max-age=86400"})
-
-    return handler
-
-
-BLANK = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 5">'
-    '<path d="M1 .5V4.5H7.5" stroke="#999" fill="none" stroke-width=".05"/></svg>'
-)

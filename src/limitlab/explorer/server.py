@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from nicegui import app, core, ui
 from starlette.requests import Request as WebRequest
 from starlette.responses import PlainTextResponse, RedirectResponse
 
-from limitlab.explorer.cards import Pictures, cards
+from limitlab.explorer.cards import cards
 from limitlab.explorer.drawn.entry_page import EntryRoom
 from limitlab.explorer.drawn.reading import READ, docs_folder, read, written
-from limitlab.explorer.front import front, picture_of
+from limitlab.explorer.front import front
 from limitlab.explorer.guard import LOOPBACK, Guard, address_of, hosts_of
 from limitlab.explorer.pages import pages
 from limitlab.explorer.room import Room, numbers
@@ -52,7 +52,7 @@ def explore(
     token = "" if host in (*LOOPBACK, "::1") else secrets.token_urlsafe(24)
     address = address_of(host, port, token)
     with _private_folder():
-        guarded = Guard(_application(workers, warm, lambda: server.should_exit), hosts_of(host), port, token)
+        guarded = Guard(_application(workers, warm), hosts_of(host), port, token)
         config = uvicorn.Config(
             guarded,
             host=host,
@@ -102,7 +102,7 @@ def _private_folder() -> Iterator[None]:
                 os.environ["TMPDIR"] = kept
 
 
-def _application(workers: int | None, warm: bool, leaving: Callable[[], bool]) -> Any:
+def _application(workers: int | None, warm: bool) -> Any:
     """The pages, as an ASGI application."""
     logging.getLogger("nicegui").setLevel(logging.WARNING)
     cards()  # imports the gallery, before workers need the cores and the first visitor waits
@@ -111,7 +111,6 @@ def _application(workers: int | None, warm: bool, leaving: Callable[[], bool]) -
     app.on_startup(service.__aenter__)
     app.on_shutdown(service.__aexit__)
     app.add_static_files("/explorer-static", str(STATIC), max_cache_age=3600)
-    app.add_route("/picture/{name}", picture_of(Pictures(service, leaving)))
 
     @ui.page("/", title="limitlab explorer")
     def _front() -> None:

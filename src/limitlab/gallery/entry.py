@@ -163,7 +163,7 @@ def run(
     if folder is not None:
         _check_folder(folder)
     sizes = sizes_of(entry) if quick else ""
-    with _quick_sizes(entry) if quick else contextlib.nullcontext():
+    with quick_sizes(entry) if quick else contextlib.nullcontext():
         verdict, film = _made(entry, folder, progress, entry.quick.full if quick and entry.quick else (), sizes)
     if folder is not None:
         write(verdict, folder, film)
@@ -204,7 +204,7 @@ def _made(
 
 
 @contextlib.contextmanager
-def _quick_sizes(entry: Entry) -> Iterator[None]:
+def quick_sizes(entry: Entry) -> Iterator[None]:
     """The constants of the entry's module have their quick values inside."""
     module, sizes = vars(sys.modules[entry.compute.__module__]), {} if entry.quick is None else dict(entry.quick.sizes)
     with _sizing:

@@ -1,7 +1,5 @@
 """The page of a gallery entry that no question's page can show: claim, problem, and a run that draws and checks it."""
 
-import asyncio
-import base64
 import html
 import inspect
 import sys
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from limitlab.errors import LimitlabError
-from limitlab.explorer.cards import Card, keep_picture
+from limitlab.explorer.cards import Card
 from limitlab.explorer.description import CAP, Cost
 from limitlab.explorer.frame import frame
 from limitlab.gallery import ENTRIES
@@ -109,17 +107,13 @@ class EntryRoom:
         self.job = job
         with self.client:
             if job.status == "done" and job.answer is not None:
-                self._done(job.answer, job.cached)
+                self._done(job.answer)
             self._show()
 
-    def _done(self, answer: dict[str, Any], known: bool) -> None:
+    def _done(self, answer: dict[str, Any]) -> None:
         alt = html.escape(f"{self.card.title}. {self.card.claim}", quote=True)
         self.figure.content = f'<img alt="{alt}" src="data:image/png;base64,{answer["picture"]}">'
         self.checks.content = _table(answer)
-        if not known and answer["picture"]:
-            asyncio.get_running_loop().run_in_executor(
-                None, keep_picture, self.card.name, base64.b64decode(answer["picture"])
-            )
 
     def _show(self) -> None:
         words, kind, job = "", "", self.job
@@ -154,7 +148,8 @@ def _button(words: str, do: Callable[[], None], kind: str = "") -> Any:
 
 
 def _nothing(name: str) -> str:
-    return f'<img alt="No figure yet: run it draws it." src="/picture/{name}" class="waiting">'
+    words = "A part of the figure, small; run it draws all of it."
+    return f'<img alt="{words}" src="/explorer-static/cards/{name}.png" class="waiting">'
 
 
 def _table(answer: dict[str, Any]) -> str:
