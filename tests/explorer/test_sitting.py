@@ -124,6 +124,29 @@ def test_a_curve_that_is_waited_for_is_said_to_be_on_its_way():
     asyncio.run(scene())
 
 
+def test_full_answers_wait_for_every_first_one_and_one_of_other_settings_is_not_called_coarse():
+    async def scene():
+        def asks(values, table):
+            left = Ask("left", ask(values, "full"), ask(values, "coarse"))
+            return left, Ask("right", ask(values, "wide"), ask(values, "few"))
+
+        one, bench = sitting(replace(PAGE, asks=asks))
+        one.open("")
+        left, right = bench.asked
+        done(left)
+        await asyncio.sleep(REST + 0.1)
+        assert not bench.slow and one.answers.coarse == {"left"}  # one worker may be all there is
+        done(right)
+        await asyncio.sleep(2 * REST + 0.1)
+        assert [kind for _, kind, _ in kinds(bench.slow)] == ["full", "wide"]
+        one.set("x", "0.6")
+        assert not one.answers.coarse  # both curves are of 0.5
+        done(bench.asked[-1])
+        assert one.answers.coarse == {"right"}
+
+    asyncio.run(scene())
+
+
 def test_another_file_ends_what_was_asked_of_the_one_before():
     async def scene():
         one, bench = sitting()

@@ -322,13 +322,14 @@ class Sitting:
         return name in self._asks and name in self._known and self._known[name][0] == self._asks[name].request.key
 
     def _is_coarse(self, name: str, key: str) -> bool:
-        return self._asks[name].coarse is not None and key != self._asks[name].request.key
+        coarse = self._asks[name].coarse  # an answer of other settings is neither coarse nor full: it is late
+        return coarse is not None and key == coarse.key
 
     def _rest(self) -> None:
         """Ask for the full answers once nothing has moved for a while."""
         if self._resting is not None:
             self._resting.cancel()
-        self._resting = asyncio.get_running_loop().call_later(REST, self._ask_full)
+        self._resting = asyncio.get_running_loop().call_later(REST, self._rested)
 
     def _forget_full(self) -> None:
         if self._resting is not None:
@@ -337,6 +338,13 @@ class Sitting:
         for name, job in self._jobs.items():
             if name.endswith(":full") and not job.ended and job.request not in [a.request for a in self._asks.values()]:
                 self.service.cancel(job)
+
+    def _rested(self) -> None:
+        """Not before every first answer of these settings is there: one worker may be all there is."""
+        if self._next or any(not job.ended for name, job in self._jobs.items() if not name.endswith(":full")):
+            self._rest()
+        else:
+            self._ask_full()
 
     def _ask_full(self) -> None:
         for ask in self._asks.values():

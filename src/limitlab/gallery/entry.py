@@ -57,11 +57,14 @@ class Quick:
         About how long that takes on two cores.
     full
         Words of the statements whose checks need the full size: a quick run leaves them out, and says so.
+    told
+        What is smaller, in words; None names every constant with both values.
     """
 
     sizes: Mapping[str, Any]
     seconds: float
     full: tuple[str, ...] = ()
+    told: str | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,8 @@ def sizes_of(entry: Entry) -> str:
     """What a quick run has smaller: each constant with its quick and its full value."""
     if entry.quick is None:
         return "the same as in a full run"
+    if entry.quick.told is not None:
+        return entry.quick.told
     module = vars(sys.modules[entry.compute.__module__])
     return "; ".join(f"{name} = {_short(new)}, full {_short(module[name])}" for name, new in entry.quick.sizes.items())
 

@@ -59,7 +59,8 @@ def free_entropy(problem: Problem, m, progress: Watch = None, rough: bool = Fals
     progress
         True draws a bar; a function is called as progress(done, total, label); None is silent.
     rough
-        Interpolates the maxima between a few dozen fixed points instead of solving for them.
+        Interpolates the maxima between a few dozen fixed points instead of solving for them; less good beside
+        a jump.
 
     Returns
     -------

@@ -41,7 +41,8 @@ def phase_diagram(
     progress
         True draws a bar; a function is called as progress(done, total, label) after every value; None is silent.
     rough
-        Interpolates between a few dozen fixed points and solves for none: a first look, good to about a percent.
+        Interpolates between a few dozen fixed points and solves for none: a first look, good to about a percent,
+        less beside a jump, and blind to a hard phase that is narrower than that.
 
     Returns
     -------

@@ -133,7 +133,7 @@ class EntryRoom:
         elif self.long:
             words = f"That is above the cap of {CAP:g} s: allow it, or run it in a terminal."
         elif job is None:
-            words = "Run it to check the claim and draw the figure."
+            words = "Above is its first panel, small. Run it to check the claim and draw the whole figure."
         bar = ""
         if job is not None and not job.ended:
             bar = f'<progress aria-label="progress" max="1" value="{job.share:.3f}"></progress>'
@@ -148,7 +148,7 @@ def _button(words: str, do: Callable[[], None], kind: str = "") -> Any:
 
 
 def _nothing(name: str) -> str:
-    words = "A part of the figure, small; run it draws all of it."
+    words = "The first panel of the figure, without its words"
     return f'<img alt="{words}" src="/explorer-static/cards/{name}.png" class="waiting">'
 
 

@@ -306,5 +306,6 @@ ENTRY = Entry(
         },
         seconds=40,
         full=("rises with d", "cannot be told", "does not rise"),
+        told="a wide network with half of the runs; one unit at d = 64 and 128, full up to 512, and fewer ratios",
     ),
 )

@@ -124,7 +124,7 @@ def curve(prior: AbstractPrior, channel: AbstractChannel, rough: bool = False) -
     zero_phi, perfect_phi, slope, sharp = _ends(prior, channel)
     keep = ((at.V > 10 * V_FLOOR) | (not sharp)) & np.isfinite(at.alpha)  # E g^2 without bound: V matters to the end
     at = Points(*(x[keep] for x in at))
-    at = at if rough else _with_extrema(prior, channel, at)
+    at = _with_vertices(at) if rough else _with_extrema(prior, channel, at)
     if channel.noiseless_rate > 0:
         perfect = float(prior.dimension) / channel.noiseless_rate
     else:
@@ -154,6 +154,20 @@ def _real(alpha, maxima, minima):
             if left < bottom < right or (left in tops and bottom < len(alpha) - 1 and bottom != left):
                 lows.append(bottom)
     return np.asarray(tops, int), np.asarray(lows, int)
+
+
+def _with_vertices(at: Points) -> Points:
+    """Add the vertices of parabolas through three neighbours of which the middle one is an extremum, in logarithms."""
+    x, y = np.log(at.A), np.log(at.alpha)
+    found = [at]
+    for t in np.nonzero(np.diff(y)[:-1] * np.diff(y)[1:] < 0)[0] + 1:
+        bend, slope, _ = np.polyfit(x[t - 1 : t + 2] - x[t], y[t - 1 : t + 2] - y[t], 2)
+        place = x[t] - slope / (2 * bend)
+        if place != x[t] and x[t - 1] < place < x[t + 1]:
+            found.append(_between(at, np.array([place]), np.exp([y[t] - slope**2 / (4 * bend)])))
+    new = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    order = np.argsort(new[0])
+    return Points(*(part[order] for part in new))
 
 
 def _with_extrema(prior, channel, at: Points) -> Points:
@@ -229,6 +243,8 @@ def _between(at: Points, x: np.ndarray, alpha: np.ndarray) -> Points:
     """The points at log A = x, from their neighbours on the curve; small numbers by their logarithms."""
     nodes = np.log(at.A)
     m, V = (np.exp(np.interp(x, nodes, np.log(np.maximum(y, 1e-300)))) for y in (at.m, at.V))
+    m = np.where(V < m, at.m[0] + at.V[0] - V, m)  # both add up to E w^2: the larger from the smaller
+    V = np.where(V < m, V, at.m[0] + at.V[0] - m)
     return Points(np.exp(x), m, V, alpha, *(np.interp(x, nodes, y) for y in (at.prior_part, at.phi_out)))
 
 
