@@ -287,7 +287,7 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=120,
+    seconds=300,
     quick=Quick(
         {
             "METHODS": {

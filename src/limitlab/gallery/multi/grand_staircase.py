@@ -196,7 +196,7 @@ ENTRY = Entry(
     compute=compute,
     check=check,
     figure=figure,
-    seconds=150,
+    seconds=200,
     quick=Quick(
         {"NOISES": np.array([0.1, 0.4]), "D": 120, "ITERATIONS": 8, "AT": 3},
         seconds=60,
