@@ -320,7 +320,7 @@ def test_every_figure_says_what_it_shows(fake_wide):
 def test_every_entry_is_described():
     for name, entry in ENTRIES.items():
         assert entry.name == name
-        assert 0 < entry.seconds <= 200
+        assert 0 < entry.seconds <= (300 if name == "atlas" else 200)  # runs at d = 512, where others stop at 256
         assert len(entry.title) > 20
         assert entry.claim.endswith(".")
         assert dataclasses.is_dataclass(entry)
