@@ -59,6 +59,13 @@
     }
   });
   document.addEventListener("keydown", (event) => {
+    const desk = document.querySelector(".desk");
+    if (event.key === "Tab" && desk) {  // its order is that of the eye (reading-flow), once that is set on the page as it is
+      desk.style.readingFlow = "normal";
+      void desk.offsetHeight;
+      desk.style.readingFlow = "";
+      void desk.offsetHeight;
+    }
     if (event.key !== "Escape") return;
     for (const open of document.querySelectorAll("details[open]")) {
       if (open.contains(document.activeElement)) open.querySelector("summary").focus();
@@ -84,12 +91,6 @@
 
   window.explorer = {
     screen: () => {
-      const desk = document.querySelector(".desk");
-      if (desk) {  // the order of Tab is that of the eye (reading-flow), once it is set anew on the finished page
-        desk.style.readingFlow = "normal";
-        void desk.offsetHeight;
-        desk.style.readingFlow = "";
-      }
       document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
       return { dark: dark(), narrow: narrow(), query: location.search };
     },
