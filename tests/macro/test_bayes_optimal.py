@@ -228,6 +228,14 @@ def test_a_rough_diagram_is_close_and_solves_nothing(channel, jumps, monkeypatch
         assert 1e-9 < off < 0.01 * 0.21  # of the largest error; no digits of a solution
 
 
+def test_a_rough_diagram_is_on_the_right_branch_beside_a_spinodal():
+    """At 0.48 message passing is stuck until 0.48103; the grid's own maximum is lower than that ratio."""
+    asked = (glm(ll.RademacherPrior(), ll.GaussianNoise(1e-3), 1.0), "channel.variance", [1e-3], [0.48])
+    exact, rough = ll.analysis.phase_diagram(*asked), ll.analysis.phase_diagram(*asked, rough=True)
+    assert rough.phase.item() == exact.phase.item() == 1
+    assert rough.mse_amp.item() == pytest.approx(exact.mse_amp.item(), rel=0.1) and exact.mse_amp.item() > 0.3
+
+
 def test_phases_of_no_noise_are_those_of_the_channel_without_noise():
     """A value of 0 takes away the noise: it is no noisy channel whose variance happens to vanish."""
     problem = ll.library.phase_retrieval()
