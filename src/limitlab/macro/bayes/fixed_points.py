@@ -115,7 +115,7 @@ class Curve(NamedTuple):
 def curve(prior: AbstractPrior, channel: AbstractChannel, rough: bool = False) -> Curve:
     """Compute the curve of a prior and a channel (kept: asking again costs nothing).
 
-    A ``rough`` one has the points of its grid alone, extrema too; it costs a few dozen integrals and no more.
+    A ``rough`` one costs the integrals of its grid and no more: extrema are the vertices of parabolas.
     """
     rho = float(prior.second_moment)
     grid = HEAVY_GRID if channel.heavy or rough else GRID
