@@ -25,9 +25,25 @@ THREADS = "OPENBLAS_NUM_THREADS"  # two workers with two threads each wait for e
 
 def pytest_configure(config):
     """Before JAX and NumPy read them (those of a worker, and of programs that tests start)."""
-    if config.option.markexpr == "not slow":
+    if config.option.markexpr in ("not slow", "more"):
         os.environ.setdefault("XLA_FLAGS", CHEAP)
         os.environ.setdefault(THREADS, "1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Cases that `more_of` names are marked `more`, and what is `more` is `slow`."""
+    unknown = {}
+    for item in items:
+        for mark in item.iter_markers("more_of"):
+            left = unknown.setdefault((item.path, item.originalname), set(mark.args))
+            if item.callspec.id in mark.args:
+                left.discard(item.callspec.id)
+                item.add_marker("more")
+        if item.get_closest_marker("more"):
+            item.add_marker("slow")
+    if any(unknown.values()) and not any("::" in str(arg) for arg in config.args):
+        raise pytest.UsageError(f"more_of names cases that are not there: {[(*k, v) for k, v in unknown.items() if v]}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -128,7 +128,14 @@ def test_lanczos_finds_the_leading_eigenvector():
     assert np.allclose(np.abs(small), [0, 1, 0], atol=1e-8)
 
 
-@pytest.mark.parametrize("start", [SpectralStart(), ll.RandomStart(0.01), ll.RandomStart(0.01, sphere=True)])
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(SpectralStart(), marks=pytest.mark.more),
+        pytest.param(ll.RandomStart(0.01), marks=pytest.mark.more),
+        ll.RandomStart(0.01, sphere=True),
+    ],
+)
 def test_phase_retrieval_succeeds_up_to_a_sign(start):
     run = run_gamp(problem(ll.GaussianPrior(), ll.Modulus(), 2.0, start=start, iterations=100), 500, 4, 0, None)
     assert np.all(run["mse"].values[-1] < 1e-6)
@@ -161,6 +168,7 @@ CHANNELS = [
 ]
 
 
+@pytest.mark.more_of("Rectified", "Sign", "Logistic", "Door")
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: type(c).__name__)
 def test_label_error_off_the_nishimori_line(channel):
     m, q, V, rho, n = 0.6, 0.9, 0.3, 1.2, 10_000 if isinstance(channel, ll.Logistic) else 100_000

@@ -221,6 +221,7 @@ def test_predictions_and_thresholds_are_swept_too(spec, tmp_path):
     assert float(result_of(tmp_path / "d")["weak_recovery"][0]) == direct.weak_recovery
 
 
+@pytest.mark.more
 def test_thresholds_take_a_problem():
     sign = ll.Problem(teacher=ll.SingleIndex(ll.RademacherPrior()), channel=ll.Sign())
     assert ll.thresholds(sign) == ll.thresholds(ll.RademacherPrior(), ll.Sign())
@@ -322,7 +323,11 @@ def wait_for_points(folder, count, process):
 
 @pytest.mark.parametrize(
     ("workers", "number", "group"),
-    [(2, signal.SIGINT, True), (2, signal.SIGINT, False), (None, signal.SIGTERM, False)],
+    [
+        pytest.param(2, signal.SIGINT, True, marks=pytest.mark.more),
+        pytest.param(2, signal.SIGINT, False, marks=pytest.mark.more),
+        (None, signal.SIGTERM, False),
+    ],
 )
 def test_a_sweep_that_is_stopped_keeps_its_points_and_goes_on(spec, tmp_path, workers, number, group):
     out = tmp_path / "runs"

@@ -69,6 +69,17 @@ def now(tmp_path_factory):
     return lambda name: users()[name] if name in LAST_DIGITS else run([name], lambda *_: None)[name]
 
 
+@pytest.mark.more_of(
+    "wide_descent",
+    "hermite_expansions",
+    "gradient_descent",
+    "hashes",
+    "gamp_sign",
+    "sgd_overlaps_erf",
+    "sgd_weights_erf",
+    "sgd_weights_trained",
+    "erm",
+)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CASES])
 def test_the_numbers_of_a_case_are_what_they_were(name, now):
     worst, words = compare(golden()[name], now(name))

@@ -43,6 +43,13 @@ def scalars(data):
     }
 
 
+@pytest.mark.more_of(
+    "rank-deficient start",
+    "as many fields as dimensions",
+    "relu, batches",
+    "erf, trained",
+    "more fields than dimensions",
+)
 @pytest.mark.parametrize("name", LAW_CASES)
 def test_overlaps_have_the_law_of_the_weights(name):
     """Two-sample Kolmogorov-Smirnov tests on scalars of the state after 40 steps, replicas by the thousand."""
