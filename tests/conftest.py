@@ -15,7 +15,7 @@ import pytest
 from limitlab.numerics.machine import relieve
 
 FLAGS = {
-    "xla_backend_optimization_level": "1",
+    "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }

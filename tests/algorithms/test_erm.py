@@ -181,6 +181,7 @@ def test_even_channels_teach_a_classifier_nothing():
     np.testing.assert_allclose(door.generalisation_error.item(), 0.5, rtol=1e-9)
 
 
+@pytest.mark.more
 def test_separability_at_its_two_ends():
     assert separability_threshold(ll.Sign()) == np.inf
     assert abs(separability_threshold(ll.Sign(flip=0.5 - 1e-9)) - 2) < 1e-9  # pure noise: Cover's 2
@@ -191,6 +192,7 @@ def test_separability_at_its_two_ends():
 # --- optimal penalty ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_optimal_ridge_penalty_is_noise_over_signal():
     found = optimal_penalty(problem(SquareLoss()))
     assert abs(found.penalty - (np.pi / 2 - 1)) < 1e-12

@@ -101,6 +101,7 @@ def test_binary_weights_stay_found():
     assert run.attrs["converged"] == [1] * 8
 
 
+@pytest.mark.more
 def test_a_confident_start_of_a_noisy_problem_still_moves():
     """V = 0 at the start is a belief; the labels are noisy and take it back."""
     noise, alpha = 0.5, 2.0
@@ -205,6 +206,7 @@ def test_same_seed_same_numbers_whatever_the_number_of_replicas():
     assert few["iteration"].values.tolist() == list(range(ITERATIONS + 1))
 
 
+@pytest.mark.more
 def test_one_compilation_serves_all_noise_levels(monkeypatch):
     traces = []
     monkeypatch.setattr(trajectories, "draw_set", lambda *args: traces.append(1) or draw_set(*args))
@@ -215,6 +217,7 @@ def test_one_compilation_serves_all_noise_levels(monkeypatch):
     assert len(traces) == 1
 
 
+@pytest.mark.more
 def test_progress_and_hypercube_inputs():
     seen = []
     p = ll.Problem(

@@ -168,6 +168,7 @@ def test_labels_too_narrow_for_any_nodes_are_warned_of():
         output_of(link("z1*z2*z3"), 3, 1e-3)
 
 
+@pytest.mark.more
 def test_nodes_agree_with_a_brute_average():
     smooth, V = output_of(link("tanh(z1) + z2"), 2, 0.4), np.array([[0.6, -0.2], [-0.2, 0.7]])
     rng = np.random.default_rng(2)

@@ -38,7 +38,9 @@ def make(**changes):
 # --- one step ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [pytest.param(3, marks=pytest.mark.more), 9])  # on both sides of the change of layout
+@pytest.mark.parametrize(
+    "width", [pytest.param(3, marks=pytest.mark.more), pytest.param(9, marks=pytest.mark.more)]
+)  # on both sides of the change of layout
 def test_a_step_follows_the_gradient_of_the_loss_and_1_over_d_of_it_in_the_second_layer(width):
     student = ll.Committee(width, "tanh", second_layer="trained", bias="trained")
     rule = ll.GradientDescent(0.7, spherical=False, penalty=0.3)
@@ -259,6 +261,7 @@ def test_a_loop_without_the_factor_of_the_width_disagrees():
 # --- what is reported ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_risks_are_exact_where_overlaps_say_it_all_and_measured_elsewhere():
     exact = ll.simulate(make(), D, [0.0, 1.0], replicas=2)
     assert "risk_error" not in exact and "risk_from" not in exact.attrs

@@ -114,7 +114,7 @@ KNOWN = {  # a link, its width, its first ratio by other means
 }
 
 
-@pytest.mark.more_of("disc", "product", "modulus of a product", "squares", "its square")
+@pytest.mark.more_of("larger disc", "disc", "product", "modulus of a product", "squares", "its square")
 @pytest.mark.parametrize("case", KNOWN)
 def test_the_stated_accuracy_covers_the_truth(case):
     link, width, truth = KNOWN[case]
@@ -191,6 +191,7 @@ def test_directions_that_random_nodes_found_have_clean_names():
     assert set(found.easy) == {"z1 + z2", "z1 - z2", "z3"}
 
 
+@pytest.mark.more
 def test_hard_easy_and_trivial_directions_are_told_apart():
     assert of("parity", 3).hard == ("z1", "z2", "z3")
     assert of("sign(z1*z2*z3)", 3).stages[0].alpha == np.inf

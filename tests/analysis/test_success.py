@@ -59,6 +59,7 @@ def test_many_runs_in_one_call_are_those_of_simulate(problem):
     assert many.attrs["success_means"] == one.attrs["success_means"]
 
 
+@pytest.mark.more
 def test_more_samples_help():
     """The shapes are those of the test above: nothing is compiled anew."""
     few = ll.success_rate(squares(2), d=D, sample_ratios=[1.0, 5.0], t_max=40.0, runs=RUNS, every=EVERY)

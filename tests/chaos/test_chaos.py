@@ -123,6 +123,7 @@ def test_the_main_process_is_killed(tmp_path, undisturbed, seed):
     check(tmp_path, undisturbed)
 
 
+@pytest.mark.more
 @rounds("worker", 1)
 def test_a_worker_is_killed_and_the_sweep_goes_on_by_itself(tmp_path, undisturbed, seed):
     rng = np.random.default_rng(100 + seed)

@@ -198,6 +198,7 @@ def test_points_that_diverge_or_are_refused_are_recorded_and_the_exit_code_is_3(
     assert sum(before[name] != now for name, now in times_of_points(out).items()) == 1  # diverged is an answer
 
 
+@pytest.mark.more
 def test_predictions_and_thresholds_are_swept_too(spec, tmp_path):
     words = ["--over", f"{RATE}=0.1,0.2", "--times", "0,1", "--limit", "OverlapODE"]
     assert run("sweep", spec, *words, "--out", tmp_path / "a").exit_code == 0

@@ -228,10 +228,11 @@ def numbers(names):
     X = np.random.default_rng(0).normal(size=(40, 10))
     model = functools.cache(lambda: ll.GAMPEstimator(channel=ll.Sign(variance=0.1)).fit(X, X[:, 0] > 0))
     stairs = ll.staircase("z1 + z1*z2 + z3*z4")
+    rates = np.linspace(0.1, 0.5, 9)
     ways = {
         "overlaps": lambda: ll.predict(sgd, ll.OverlapODE(), times=[0.0, 0.2]).risk,
         "sgd": lambda: ll.simulate(sgd, 20, times=[0.0, 0.2], replicas=2).Q,
-        "swept": lambda: ll.sweep(ll.predict, closed, {"algorithm.learning_rate": np.linspace(0.1, 0.5, 9)}, times=[0.2]).risk,
+        "swept": lambda: ll.sweep(ll.predict, closed, {"algorithm.learning_rate": rates}, times=[0.2]).risk,
         "best": lambda: ll.predict(glm, ll.BayesOptimal()).mse,
         "gamp": lambda: ll.simulate(glm, 20, replicas=2).m,
         "erm": lambda: ll.predict(fit).generalisation_error,

@@ -166,6 +166,7 @@ def test_random_starts_of_scale_one():
     assert abs(float(path.m_fixed)) < 1e-20 and str(path.status.values) == "ok"
 
 
+@pytest.mark.more
 def test_random_start_of_an_even_channel():
     problem = glm(ll.GaussianPrior(), ll.Modulus(), 2.0, start=ll.RandomStart(scale=0.3))
     limit = ll.predict(problem, ll.StateEvolution(iterations=60))
@@ -303,6 +304,7 @@ def test_noise_on_real_labels_leaves_an_error_to_binary_weights(channel, limit):
     assert 0 < float(ds.V) < 1e-13
 
 
+@pytest.mark.more
 def test_binary_weights_under_noise_in_closed_form():
     """V is nothing: f = alpha E log N(y; |z|, Delta) - log 2 (it was off by 3e-7 where V < 1e-20)."""
     noise, alpha = 0.02, 20.0

@@ -261,6 +261,7 @@ def test_layerwise_ridge_and_flow_against_plain_algebra():
     np.testing.assert_allclose(got[None].a.values[1], got[None].a.values[0], atol=1e-14)  # frozen in the first phase
 
 
+@pytest.mark.more
 def test_layerwise_learns_the_degenerate_target_that_joint_training_does_not():
     rule = ll.LayerwiseSGD(learning_rate=5.0, switch_time=2.0, penalty=1e-9)
     ds = ll.predict(problem("z1 + z2 + z3 + z1*z2*z3", algorithm=rule), ll.DimensionFree(), [1.0, 3.0])
@@ -383,6 +384,7 @@ def test_a_frozen_second_layer_does_not_decay():
     np.testing.assert_array_equal(flow.a.values[0], flow.a.values[1])
 
 
+@pytest.mark.more
 def test_pair_escapes_at_finite_dimension_as_linear_theory_says():
     times = np.linspace(0.5, 2.0, 4)
     d, mu2 = 10_000, None

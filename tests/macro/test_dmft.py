@@ -127,6 +127,7 @@ def test_going_on_from_a_state_is_a_run_from_the_start(tmp_path):
         ll.analysis.DMFTState.load(tmp_path / "other.npz")
 
 
+@pytest.mark.more
 def test_the_identity_leaves_the_mean_as_it_is():
     problem, times = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), ETA * np.array([0, 10, 40, 60])
     one = ll.predict(problem, DMFT(trajectories=N, batches=12), times)
@@ -359,6 +360,7 @@ def test_bad_settings_are_refused_in_words(make, message):
         make()
 
 
+@pytest.mark.more
 def test_few_trajectories_of_a_force_that_jumps_are_warned_of():
     problem = descent(ll.GradientDescent(ETA), loss=ll.AmplitudeLoss())
     with pytest.warns(ll.errors.AccuracyWarning, match="force of AmplitudeLoss jumps, and 64 traj.*=1024 or more"):

@@ -82,10 +82,10 @@ def test_any_times(times):
 @pytest.mark.parametrize(
     ("activation", "p", "k", "method"),
     [
-        ("erf", 4, 2, "auto"),
+        pytest.param("erf", 4, 2, "auto", marks=pytest.mark.more),
         ("relu", 1, 1, "auto"),
         ("square", 2, 1, "auto"),
-        ("linear", 2, 2, "auto"),
+        pytest.param("linear", 2, 2, "auto", marks=pytest.mark.more),
         pytest.param("tanh", 1, 1, "quadrature", marks=pytest.mark.more),
         pytest.param("piecewise((-1, -1), (1, 1))", 1, 1, "auto", marks=pytest.mark.more),
     ],
@@ -175,6 +175,7 @@ def test_what_cannot_be_in_a_family_has_no_key():
         limit.many([*[committee()] * 7, committee(weight_decay=0.1)], TIMES)
 
 
+@pytest.mark.more
 def test_members_whose_units_start_alike_are_what_they_are_among_themselves():
     """Two units that are one and two that are not share a call, and neither sees the other, to the last bit."""
     limit = ll.OverlapODE()

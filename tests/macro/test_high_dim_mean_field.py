@@ -39,6 +39,7 @@ def test_squares_by_matrix_formula_equal_squares_by_pairs(d, own):
     assert abs(jit_risk(problem, matrix, cloud) - jit_risk(problem, pairs, cloud)) < 1e-12
 
 
+@pytest.mark.more
 def test_pair_quadrature_agrees_with_exact_terms():
     problem, cloud = make(p=2, f="erf", g="square", trained=True), draw(2)
     exact, nodes = (interaction(problem, P, 5, nodes=3, method=method) for method in ("auto", "quadrature"))
@@ -78,6 +79,7 @@ def test_equal_teacher_units_act_as_one():
     assert abs(jit_risk(single, links, cloud) - jit_risk(double, copies, twice)) < 1e-12
 
 
+@pytest.mark.more
 def test_crowds_are_the_limit_of_many_equal_units():
     """r units per atom with independent orthogonal parts: the self term falls like 1/r, exactly."""
     cloud = draw()

@@ -102,7 +102,10 @@ def test_mirrored_units_stand_for_two():
 
 @pytest.mark.parametrize(
     "inputs",
-    [pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more), ll.AnisotropicMixture(delta=0.6, fraction=0.5)],
+    [
+        pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more),
+        pytest.param(ll.AnisotropicMixture(delta=0.6, fraction=0.5), marks=pytest.mark.more),
+    ],
 )
 def test_samples_give_the_closed_gradient(inputs):
     """Within the scatter over sample sets; a clock wrong by two is noticed."""
@@ -137,6 +140,7 @@ def test_risk_falls_and_is_labelled(cloud):
     np.testing.assert_allclose(run.weight.sum(), 1.0)
 
 
+@pytest.mark.more
 def test_schedule_is_a_change_of_clock(cloud):
     schedule = ll.PowerSchedule(exponent=0.25, onset=0.0)
     times = (0.75 * TIMES) ** (4 / 3)  # the clock at these is TIMES

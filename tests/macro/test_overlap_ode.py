@@ -158,6 +158,7 @@ def test_permuting_students_permutes_the_solution():
     np.testing.assert_allclose(one.M.values[:, order], two.M.values, rtol=1e-8)
 
 
+@pytest.mark.more
 def test_long_plateau_is_crossed_and_the_implicit_method_takes_over():
     problem = ll.library.soft_committee(width=2, learning_rate=0.1, tilt=1e-6)
     times = np.array([10.0, 1e3, 1e5])

@@ -160,6 +160,7 @@ def test_paths_start_where_sgd_starts_and_can_be_had_again():
     assert len(np.unique(first.M[1])) == PATHS
 
 
+@pytest.mark.more
 def test_one_compilation_serves_other_numbers(monkeypatch):
     calls = []
     monkeypatch.setattr(overlap_sde, "drift", lambda *args: calls.append(1) or drift(*args))

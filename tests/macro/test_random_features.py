@@ -36,6 +36,7 @@ def test_moments_of_activations():
         np.testing.assert_allclose(ll.RandomFeatures(1.0, act).kappas(), numbers, atol=6e-9)
 
 
+@pytest.mark.more
 def test_numbers_of_other_code():
     relu, tanh = ll.predict(RELU), ll.predict(TANH)
     np.testing.assert_allclose([relu.train_loss, relu.risk], [0.00613986, 0.56217827], atol=6e-9)

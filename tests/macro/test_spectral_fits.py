@@ -106,7 +106,14 @@ def test_a_flat_spectrum_is_none(loss, channel, alpha, penalty):
     np.testing.assert_allclose(flat.squared_norm, plain.q, rtol=1e-8)
 
 
-@pytest.mark.more_of("SquareLoss-Sign-float-float")
+@pytest.mark.more_of(
+    "MaxMargin-Sign-float-float",
+    "HingeLoss-Sign-float-float",
+    "SquaredHingeLoss-Sign-float-float",
+    "PseudoHuberLoss-GaussianNoise-float-float",
+    "HuberLoss-GaussianNoise-float-float",
+    "SquareLoss-Sign-float-float",
+)
 @pytest.mark.parametrize(("loss", "channel", "alpha", "penalty"), FITS, ids=lambda x: type(x).__name__)
 def test_scale_split_and_unexplained(loss, channel, alpha, penalty):
     one = solved(TWO, channel, loss, alpha, penalty)
@@ -218,6 +225,7 @@ def test_the_best_penalty_of_other_losses():
     assert near[1] <= min(near) + 1e-9
 
 
+@pytest.mark.more
 def test_a_curve_has_the_points():
     problem = fit(TWO)
     curve = ll.ERMAsymptotics().curve(problem, [1.0, 2.0], [0.1, 0.3])

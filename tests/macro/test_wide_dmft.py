@@ -102,6 +102,7 @@ def test_a_unit_without_weight_stays_and_leaves_the_others_alone():
     assert np.all(np.abs(seen.M[-1, :, 0, 0] - 0.3) > 0.05)
 
 
+@pytest.mark.more
 def test_units_that_change_places_change_places_in_the_result():
     limit, turned = DMFT(trajectories=N, batches=8), M0[::-1].copy()
     one = ll.predict(committee(), limit, [0.0, 10.0])

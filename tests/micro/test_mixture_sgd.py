@@ -48,6 +48,7 @@ def test_one_step_is_the_formula():
     np.testing.assert_allclose(after.a, keep * a + da, rtol=1e-12)
 
 
+@pytest.mark.more
 def test_added_noise_has_variance_two_T_eta():
     rule = dataclasses.replace(FULL.algorithm, weight_decay=0.0)
     still = dataclasses.replace(FULL, algorithm=rule)
@@ -88,7 +89,10 @@ def test_replicas_and_times_do_not_change_the_numbers():
 
 @pytest.mark.parametrize(
     "inputs",
-    [pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more), ll.AnisotropicMixture(delta=0.6, fraction=0.4)],
+    [
+        pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more),
+        pytest.param(ll.AnisotropicMixture(delta=0.6, fraction=0.4), marks=pytest.mark.more),
+    ],
 )
 def test_measured_risk_is_unbiased(inputs):
     """Over many test sets, against the closed form; the noise floor counts half its variance."""

@@ -88,6 +88,7 @@ def test_starts_are_realised_exactly_at_finite_d():
         np.testing.assert_allclose(sim[name].isel(time=0, replica=1), getattr(start, name), atol=1e-12)
 
 
+@pytest.mark.more
 def test_random_start_has_its_exact_law_at_finite_d():
     """Moments of a Gaussian start at d = 9: E M = 0, var M = 1/d, E Q = 1, var Q_ii = 2/d, var Q_ij = 1/d."""
     problem = committee(p=2, k=2, start=ll.RandomStart())

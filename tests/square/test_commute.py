@@ -189,6 +189,7 @@ def staircase(text, activation, variance, batch):
     )
 
 
+@pytest.mark.more
 def test_sgd_follows_the_flow_at_small_size():
     """At d = 100 the limit is off by up to 1.3e-3 (64 runs), 1.5 standard errors of these eight; a clock by 10 %."""
     problem, times = staircase("z1 + z1*z2", "shifted(tanh, 0.5)", 0.0, 1), np.array([1.0, 3.0])

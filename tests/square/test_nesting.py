@@ -206,6 +206,7 @@ def test_paths_become_the_ode_as_d_grows():
     np.testing.assert_allclose(overlap(paths), np.broadcast_to(closed_path(EARLY), (PATHS, 2)), atol=1e-5)
 
 
+@pytest.mark.more
 def test_linear_noise_is_the_variance_of_the_paths_at_large_d():
     d = 10**5
     linear = ll.analysis.linear_noise(projected(), d, EARLY)
@@ -243,6 +244,7 @@ def test_mean_field_tends_to_dimension_free():
 # --- MeanField and RadialFlow: mixtures ----------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_large_d_tends_to_infinite_d():
     times = np.array([0.5, 2.0])
     limit = ll.predict(radial(0.3), ll.RadialFlow(), times=times).risk.values

@@ -40,6 +40,7 @@ ANCHORS = [
 ]
 
 
+@pytest.mark.more_of("RademacherPrior()-Door(width=0.6744897501960817)-1.36046-1.0-1.56643")
 @pytest.mark.parametrize(("prior", "channel", "weak", "information", "algorithmic"), ANCHORS, ids=str)
 def test_published_thresholds(prior, channel, weak, information, algorithmic):
     t = ll.thresholds(prior, channel)
