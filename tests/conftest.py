@@ -1,10 +1,12 @@
 """How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
 
-A test runs most of its programs once, so the default run compiles them with little optimisation and with XLA's older
-emitters of loops, in half the time (no optimisation at all makes long integrals slower than it saves; and what a test
-and a program that it starts compute must be equal to the last bit, so that both compile alike). Slow tests compile as
-users do, and so do the few programs that need it (`users.environment`); the others that tests start inherit the flags.
-``XLA_FLAGS`` of one's own are left alone.
+A test runs most of its programs once, so the default run compiles them without optimisation and with XLA's older emitters
+of loops, in less than half the time. Slow tests compile as users do, and so do the few programs that need it
+(`users.environment`); the others that tests start inherit the flags. ``XLA_FLAGS`` of one's own are left alone.
+
+What is marked `more` is a further case of what the default run tests (another activation, channel, limit of a table; the
+same law at another size). It is `slow` too, so that the default run stays within ten minutes of a fresh machine, compiles
+as the default run does, and `.ci/run` runs it right after that. Negative controls stay in the default run.
 """
 
 import gc

@@ -94,6 +94,7 @@ def test_damping_keeps_the_fixed_point(fixed_points):
 # --- noiseless channels end well -------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_binary_weights_stay_found():
     """Once no label is uncertain A is 0; the run must rest there, not fall back to the prior mean."""
     run = run_gamp(problem(ll.RademacherPrior(), ll.Sign(), 2.2, iterations=60), D, 8, 0, None)

@@ -154,7 +154,10 @@ def test_awkward_tables_converge(name):
     assert np.allclose(line.predict(X), Ridge(0.1, fit_intercept=False).fit(X, z).predict(X), atol=1e-4)
 
 
-@pytest.mark.parametrize(("scale", "standard"), [pytest.param(1.0, True, marks=pytest.mark.more), (None, False)])
+@pytest.mark.parametrize(
+    ("scale", "standard"),
+    [pytest.param(1.0, True, marks=pytest.mark.more), pytest.param(None, False, marks=pytest.mark.more)],
+)
 def test_a_run_that_diverges_begins_again_with_shorter_steps(scale, standard):
     """With Laplace's prior (and on raw columns) the first steps led astray: accuracy 0.85 (0.51), and "diverged"."""
     X, y = load_breast_cancer(return_X_y=True)

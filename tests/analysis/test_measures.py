@@ -81,6 +81,7 @@ def test_critical_delta_at_infinite_d_solves_its_equations():
         assert (len(best.law.r) == 1) == optimal
 
 
+@pytest.mark.more
 def test_there_may_be_no_critical_delta():
     with pytest.raises(ll.errors.ConvergenceError, match="no delta"):
         ll.analysis.critical_delta(problem(), 10)

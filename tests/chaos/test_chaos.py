@@ -191,7 +191,7 @@ def scheduler_and_workers(folder, pause="0.02"):
         log.close()
 
 
-@pytest.mark.more_of("scheduler1")
+@pytest.mark.more_of("scheduler0", "scheduler1")
 @rounds("scheduler")
 def test_the_scheduler_is_killed(tmp_path, undisturbed, seed):
     # In odd rounds the points are so slow that the kill finds the main process waiting for them, in even ones at work.

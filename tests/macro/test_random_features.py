@@ -62,7 +62,11 @@ def test_features_without_a_linear_part_learn_nothing():
     assert float(ll.predict(features("abs", ll.Sign(), ll.SquareLoss())).generalisation_error) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("problem", [pytest.param(RELU, marks=pytest.mark.more), TANH], ids=["relu", "tanh"])
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(RELU, marks=pytest.mark.more), pytest.param(TANH, marks=pytest.mark.more)],
+    ids=["relu", "tanh"],
+)
 def test_real_features_agree(problem):
     sim, pred = ll.simulate(problem, d=150, replicas=16, seed=0), ll.predict(problem)
     for name in ("train_loss", "risk", "q", "squared_norm", "generalisation_error"):

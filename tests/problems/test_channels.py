@@ -57,6 +57,8 @@ def _of(function, channel, *numbers):
 
 
 @pytest.mark.more_of(
+    "Rectified(variance=1e-05)",
+    "Modulus(variance=1e-05)",
     "Modulus()",
     "SquaredModulus()",
     "Sign(variance=0.3)",
@@ -87,6 +89,7 @@ def test_the_law_is_normalised_and_on_the_nishimori_line(channel):
             assert error == pytest.approx(mse, rel=1e-6)
 
 
+@pytest.mark.more_of("Door(width=0.6)", "SquaredModulus(variance=0.3)")
 @pytest.mark.parametrize("channel", CHANNELS, ids=repr)
 def test_information_is_the_slope_of_the_free_entropy(channel):
     """2 dPhi_out/dm = E g^2 at fixed rho = m + V."""
@@ -151,6 +154,7 @@ def _brute(channel, rho, m, q, V):
 
 
 @pytest.mark.more_of(
+    "matched-Logistic()",
     "mismatched-GaussianNoise(variance=0.3)",
     "matched-Rectified(variance=0.2)",
     "mismatched-Rectified(variance=0.2)",
@@ -192,6 +196,7 @@ def _stein(channel, q, slope, V0, V):
 
 
 @pytest.mark.more_of(
+    "Rectified(variance=1e-05)",
     "Modulus(variance=1e-05)",
     "Modulus(variance=1.0)",
     "Logistic()",

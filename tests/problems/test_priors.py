@@ -60,7 +60,12 @@ def test_overlap_error_and_potential(prior):
         np.testing.assert_allclose(_at(_overlaps, prior, A, A, A)[:2], m, rtol=1e-7)
 
 
-@pytest.mark.more_of("GaussBernoulliPrior(density=1.0, variance=0.7)", "GaussianPrior(variance=2.5)", "GaussianPrior()")
+@pytest.mark.more_of(
+    "GaussBernoulliPrior(density=0.1, variance=3.0)",
+    "GaussBernoulliPrior(density=1.0, variance=0.7)",
+    "GaussianPrior(variance=2.5)",
+    "GaussianPrior()",
+)
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)
 def test_brute_force(prior):
     """m, q, V off the Nishimori line by sums over w and z."""

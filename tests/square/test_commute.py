@@ -264,6 +264,7 @@ def test_sgd_follows_the_radial_flow(norms):
     assert abs(t_score(norms[0], expected)) > 4
 
 
+@pytest.mark.more
 def test_sgd_follows_the_clouds_of_the_mean_field(norms):
     """Clouds of 80 units, whose own scatter counts; half the time is wrong."""
     times = [0.0, 0.1, 0.4]

@@ -193,6 +193,7 @@ def overlap(data):
     return data.M.values[:, :, 0, 0].T
 
 
+@pytest.mark.more
 def test_paths_become_the_ode_as_d_grows():
     plain = committee("square", "square", 1, 1, 0.1, 0.2, trained=True, batch_size=2)
     paths = ll.predict(plain, ll.OverlapSDE(d=1e14, replicas=8), EARLY)
@@ -234,6 +235,7 @@ def test_corrected_flow_without_steps_is_the_flow():
     assert np.all(added > 0) and np.max(added) < 0.01
 
 
+@pytest.mark.more
 def test_mean_field_tends_to_dimension_free():
     times = [1.0, 3.0]
     limit = ll.predict(sparse(), ll.DimensionFree(), times).fourier.values
@@ -255,6 +257,7 @@ def test_large_d_tends_to_infinite_d():
     np.testing.assert_allclose(gaps[0] / gaps[1], 2.0, rtol=0.02)
 
 
+@pytest.mark.more
 def test_clouds_follow_the_radial_flow():
     """Six seeds of 80 units without noise; half the time is wrong."""
     d, times, problem = 20, np.array([0.0, 0.1, 0.4]), mixture()

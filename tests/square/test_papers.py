@@ -40,7 +40,9 @@ ANCHORS = [
 ]
 
 
-@pytest.mark.more_of("RademacherPrior()-Door(width=0.6744897501960817)-1.36046-1.0-1.56643")
+@pytest.mark.more_of(
+    "GaussianPrior()-Rectified()-0.0-2.0-2.0", "RademacherPrior()-Door(width=0.6744897501960817)-1.36046-1.0-1.56643"
+)
 @pytest.mark.parametrize(("prior", "channel", "weak", "information", "algorithmic"), ANCHORS, ids=str)
 def test_published_thresholds(prior, channel, weak, information, algorithmic):
     t = ll.thresholds(prior, channel)
@@ -65,6 +67,7 @@ def test_unpenalised_logistic_regression_is_the_fixed_point_of_sur_and_candes():
     )
 
 
+@pytest.mark.more
 def test_large_sample_rates_of_a_noiseless_sign_teacher():
     margin = fit_curve(fit(ll.MaxMargin()), [1e3])
     np.testing.assert_allclose(1e3 * margin.generalisation_error, 0.50049, rtol=1e-4)
