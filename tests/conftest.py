@@ -1,12 +1,12 @@
 """How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
 
-A test runs most of its programs once, so the default run compiles them without optimisation and with XLA's older emitters
-of loops, in less than half the time. Slow tests compile as users do, and so do the few programs that need it
+A test runs most of its programs once, so the default run compiles them without optimisation and with XLA's older
+emitters of loops, in less than half the time. Slow tests compile as users do, and so do the few programs that need it
 (`users.environment`); the others that tests start inherit the flags. ``XLA_FLAGS`` of one's own are left alone.
 
-What is marked `more` is a further case of what the default run tests (another activation, channel, limit of a table; the
-same law at another size). It is `slow` too, so that the default run stays within ten minutes of a fresh machine, compiles
-as the default run does, and `.ci/run` runs it right after that. Negative controls stay in the default run.
+What is marked `more` is a further case of what the default run tests (another activation, channel, limit of a table;
+the same law at another size). It is `slow` too, so that the default run stays within ten minutes of a fresh machine; it
+compiles as the default run does, and `.ci/run` runs it right after that. Negative controls stay in the default run.
 """
 
 import gc
