@@ -1,10 +1,12 @@
 """How tests run: programs compile fast rather than run fast, and are given up before a process has too many of them.
 
-A test runs most of its programs once, so the default run compiles them with little optimisation and with XLA's older
-emitters of loops, in half the time (no optimisation at all makes long integrals slower than it saves; and what a test
-and a program that it starts compute must be equal to the last bit, so that both compile alike). Slow tests compile as
-users do, and so do the few programs that need it (`users.environment`); the others that tests start inherit the flags.
-``XLA_FLAGS`` of one's own are left alone.
+A test runs most of its programs once, so the default run compiles them without optimisation and with XLA's older
+emitters of loops, in less than half the time. Slow tests compile as users do, and so do the few programs that need it
+(`users.environment`); the others that tests start inherit the flags. ``XLA_FLAGS`` of one's own are left alone.
+
+What is marked `more` is a further case of what the default run tests (another activation, channel, limit of a table;
+the same law at another size). It is `slow` too, so that the default run stays within ten minutes of a fresh machine; it
+compiles as the default run does, and `.ci/run` runs it right after that. Negative controls stay in the default run.
 """
 
 import gc
@@ -15,7 +17,7 @@ import pytest
 from limitlab.numerics.machine import relieve
 
 FLAGS = {
-    "xla_backend_optimization_level": "1",
+    "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
@@ -25,9 +27,25 @@ THREADS = "OPENBLAS_NUM_THREADS"  # two workers with two threads each wait for e
 
 def pytest_configure(config):
     """Before JAX and NumPy read them (those of a worker, and of programs that tests start)."""
-    if config.option.markexpr == "not slow":
+    if config.option.markexpr in ("not slow", "more"):
         os.environ.setdefault("XLA_FLAGS", CHEAP)
         os.environ.setdefault(THREADS, "1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Cases that `more_of` names are marked `more`, and what is `more` is `slow`."""
+    unknown = {}
+    for item in items:
+        for mark in item.iter_markers("more_of"):
+            left = unknown.setdefault((item.path, item.originalname), set(mark.args))
+            if item.callspec.id in mark.args:
+                left.discard(item.callspec.id)
+                item.add_marker("more")
+        if item.get_closest_marker("more"):
+            item.add_marker("slow")
+    if any(unknown.values()) and not any("::" in str(arg) for arg in config.args):
+        raise pytest.UsageError(f"more_of names cases that are not there: {[(*k, v) for k, v in unknown.items() if v]}")
 
 
 @pytest.hookimpl(optionalhook=True)

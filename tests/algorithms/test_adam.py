@@ -17,6 +17,7 @@ from stepping import live
 D, STEPS = 7, 30
 
 
+@pytest.mark.more_of("3-True", "3-False", "1-False")
 @pytest.mark.parametrize("trained", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_it_is_the_adam_of_optax_on_the_same_samples(trained, batch):

@@ -97,6 +97,7 @@ CHANNELS = {
 }
 
 
+@pytest.mark.more_of("phase retrieval")
 @pytest.mark.parametrize("name", CHANNELS)
 def test_gradients_are_derivatives_of_the_loss(name):
     loss, channel = CHANNELS[name]
@@ -159,7 +160,13 @@ def by_hand(problem, d, steps, seed=0):
     return np.array(seen).T
 
 
-@pytest.mark.parametrize("rule", [ll.GradientDescent(0.01), ll.GradientDescent(0.01, spherical=False, penalty=0.3)])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(ll.GradientDescent(0.01), marks=pytest.mark.more),
+        ll.GradientDescent(0.01, spherical=False, penalty=0.3),
+    ],
+)
 def test_descent_is_the_step_written_by_hand(rule):
     problem = descent(rule)
     result = ll.simulate(problem, D, 0.01 * np.arange(21), replicas=2)
@@ -244,6 +251,7 @@ def test_success_is_counted_at_every_step_and_a_rate_has_its_interval():
     assert wilson(np.array(0.0), 20)[1] > 0.1
 
 
+@pytest.mark.more
 def test_success_rates_of_a_sweep_and_files(tmp_path):
     problem = descent(ll.GradientDescent(0.02), start=ll.RandomStart())
     swept = ll.sweep(ll.simulate, problem, {"sample_ratio": [1.0, 8.0]}, d=40, times=[2.0], replicas=4)

@@ -86,7 +86,7 @@ def quad_averages(Z, dZ, m, q, V, alpha):
     )
 
 
-@pytest.mark.parametrize("penalty", [1e-4, 0.3, 1e3])
+@pytest.mark.parametrize("penalty", [pytest.param(1e-4, marks=pytest.mark.more), 0.3, 1e3])
 def test_logistic_order_parameters_obey_independent_quadrature(penalty):
     alpha, rho, flip, noise = 3.0, 1.7, 0.05, 0.2
     found = at(problem(LogisticLoss(), ll.Sign(variance=noise, flip=flip), penalty=penalty, rho=rho), [alpha])
@@ -108,7 +108,7 @@ def test_logistic_order_parameters_obey_independent_quadrature(penalty):
     np.testing.assert_allclose(found.generalisation_error.item(), flip + (1 - 2 * flip) * angle, rtol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [HingeLoss(), PseudoHuberLoss(0.4)])
+@pytest.mark.parametrize("loss", [pytest.param(HingeLoss(), marks=pytest.mark.more), PseudoHuberLoss(0.4)])
 def test_the_potential_is_stationary_at_the_fixed_point(loss):
     channel = ll.Sign() if loss.of == "margin" else ll.GaussianNoise(variance=0.3)
     alpha, penalty, rho = 2.5, 0.2, 1.4
@@ -138,7 +138,15 @@ def test_even_channels_teach_a_linear_fit_nothing():
     assert ridge.m.item() == 0 and ridge.q.item() > 0
 
 
-@pytest.mark.parametrize("channel", [ll.SquaredModulus(0.3), ll.SquaredModulus(), ll.Modulus(0.1)], ids=str)
+@pytest.mark.parametrize(
+    "channel",
+    [
+        pytest.param(ll.SquaredModulus(0.3), marks=pytest.mark.more),
+        ll.SquaredModulus(),
+        pytest.param(ll.Modulus(0.1), marks=pytest.mark.more),
+    ],
+    ids=str,
+)
 def test_even_channels_and_a_bent_loss(channel):
     """m = 0, and (q, V) solve their equations by another rule: y = |z| or z^2, omega and noise summed over a grid.
 
@@ -173,6 +181,7 @@ def test_even_channels_teach_a_classifier_nothing():
     np.testing.assert_allclose(door.generalisation_error.item(), 0.5, rtol=1e-9)
 
 
+@pytest.mark.more
 def test_separability_at_its_two_ends():
     assert separability_threshold(ll.Sign()) == np.inf
     assert abs(separability_threshold(ll.Sign(flip=0.5 - 1e-9)) - 2) < 1e-9  # pure noise: Cover's 2
@@ -183,6 +192,7 @@ def test_separability_at_its_two_ends():
 # --- optimal penalty ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_optimal_ridge_penalty_is_noise_over_signal():
     found = optimal_penalty(problem(SquareLoss()))
     assert abs(found.penalty - (np.pi / 2 - 1)) < 1e-12
@@ -213,7 +223,7 @@ def test_solvers_agree_with_scikit_learn():
             assert ours.status == "ok" and np.linalg.norm(ours.w - w) < 1e-6 * np.linalg.norm(w), kind
 
 
-@pytest.mark.parametrize("alpha", [0.5, 3.0])
+@pytest.mark.parametrize("alpha", [0.5, pytest.param(3.0, marks=pytest.mark.more)])
 def test_fits_are_minima(alpha):
     X, y, _ = draw_data(problem(SquareLoss(), ll.Sign(flip=0.1), alpha), 50, 1, 0)
     rng = np.random.default_rng(0)

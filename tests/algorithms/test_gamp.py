@@ -94,6 +94,7 @@ def test_damping_keeps_the_fixed_point(fixed_points):
 # --- noiseless channels end well -------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_binary_weights_stay_found():
     """Once no label is uncertain A is 0; the run must rest there, not fall back to the prior mean."""
     run = run_gamp(problem(ll.RademacherPrior(), ll.Sign(), 2.2, iterations=60), D, 8, 0, None)
@@ -101,6 +102,7 @@ def test_binary_weights_stay_found():
     assert run.attrs["converged"] == [1] * 8
 
 
+@pytest.mark.more
 def test_a_confident_start_of_a_noisy_problem_still_moves():
     """V = 0 at the start is a belief; the labels are noisy and take it back."""
     noise, alpha = 0.5, 2.0
@@ -128,7 +130,14 @@ def test_lanczos_finds_the_leading_eigenvector():
     assert np.allclose(np.abs(small), [0, 1, 0], atol=1e-8)
 
 
-@pytest.mark.parametrize("start", [SpectralStart(), ll.RandomStart(0.01), ll.RandomStart(0.01, sphere=True)])
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(SpectralStart(), marks=pytest.mark.more),
+        pytest.param(ll.RandomStart(0.01), marks=pytest.mark.more),
+        ll.RandomStart(0.01, sphere=True),
+    ],
+)
 def test_phase_retrieval_succeeds_up_to_a_sign(start):
     run = run_gamp(problem(ll.GaussianPrior(), ll.Modulus(), 2.0, start=start, iterations=100), 500, 4, 0, None)
     assert np.all(run["mse"].values[-1] < 1e-6)
@@ -161,6 +170,7 @@ CHANNELS = [
 ]
 
 
+@pytest.mark.more_of("Rectified", "Sign", "Logistic", "Door")
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: type(c).__name__)
 def test_label_error_off_the_nishimori_line(channel):
     m, q, V, rho, n = 0.6, 0.9, 0.3, 1.2, 10_000 if isinstance(channel, ll.Logistic) else 100_000
@@ -197,6 +207,7 @@ def test_same_seed_same_numbers_whatever_the_number_of_replicas():
     assert few["iteration"].values.tolist() == list(range(ITERATIONS + 1))
 
 
+@pytest.mark.more
 def test_one_compilation_serves_all_noise_levels(monkeypatch):
     traces = []
     monkeypatch.setattr(trajectories, "draw_set", lambda *args: traces.append(1) or draw_set(*args))
@@ -207,6 +218,7 @@ def test_one_compilation_serves_all_noise_levels(monkeypatch):
     assert len(traces) == 1
 
 
+@pytest.mark.more
 def test_progress_and_hypercube_inputs():
     seen = []
     p = ll.Problem(

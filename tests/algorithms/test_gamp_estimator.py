@@ -97,6 +97,7 @@ REAL = {
 }
 
 
+@pytest.mark.more_of("wine", "digits 3, 8", "breast cancer")
 @pytest.mark.parametrize("name", REAL)
 def test_real_classes_are_told_apart_as_by_logistic_regression(name):
     """Correlated columns: without damping accuracy was 0.50 on breast cancer, where scikit-learn has 0.975."""
@@ -137,6 +138,7 @@ def hard_tables():
     }
 
 
+@pytest.mark.more_of("fewer samples than columns", "nearly rank 3")
 @pytest.mark.parametrize("name", hard_tables())
 def test_awkward_tables_converge(name):
     """Steps that turn round are shortened, whatever it is that makes them too long."""
@@ -152,7 +154,10 @@ def test_awkward_tables_converge(name):
     assert np.allclose(line.predict(X), Ridge(0.1, fit_intercept=False).fit(X, z).predict(X), atol=1e-4)
 
 
-@pytest.mark.parametrize(("scale", "standard"), [(1.0, True), (None, False)])
+@pytest.mark.parametrize(
+    ("scale", "standard"),
+    [pytest.param(1.0, True, marks=pytest.mark.more), pytest.param(None, False, marks=pytest.mark.more)],
+)
 def test_a_run_that_diverges_begins_again_with_shorter_steps(scale, standard):
     """With Laplace's prior (and on raw columns) the first steps led astray: accuracy 0.85 (0.51), and "diverged"."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -208,6 +213,7 @@ def scikit_learns_checks(model):
     assert len(checks) > 40
 
 
+@pytest.mark.more
 def test_scikit_learns_own_checks_pass():
     scikit_learns_checks(GAMPEstimator(ll.GaussianPrior(), ll.GaussianNoise(variance=1.0)))
 

@@ -51,14 +51,14 @@ def scores(p, d, replicas, seed=0):
 @pytest.mark.parametrize(
     ("words", "width", "variance"),
     [
-        (Majority("zero"), 2, 0.0),
+        pytest.param(Majority("zero"), 2, 0.0, marks=pytest.mark.more),
         (Majority("coin"), 2, 0.0),
         (Majority("coin"), 2, 0.3),
         ("parity", 2, 0.0),
         ("and", 2, 0.3),
         ("sign(z1)", 1, 0.0),
         (seen_through(link("parity"), ll.Sign(flip=0.1), 2), 2, 0.0),
-        (seen_through(link("z1"), ll.Sign(variance=0.5), 1), 1, 0.0),
+        pytest.param(seen_through(link("z1"), ll.Sign(variance=0.5), 1), 1, 0.0, marks=pytest.mark.more),
     ],
 )
 def test_the_output_function_is_that_of_the_theory(words, width, variance):
@@ -84,6 +84,7 @@ BEHIND = {  # a link, its width, a channel
 }
 
 
+@pytest.mark.more_of("odds")
 @pytest.mark.parametrize("case", BEHIND)
 def test_the_error_on_new_samples_is_that_of_the_theory_where_the_estimate_knows_its_own_error(case):
     words, width, channel = BEHIND[case]
@@ -130,6 +131,7 @@ SHARP = {  # a link, its width, the noise: narrow beside the fields, or with jum
 }
 
 
+@pytest.mark.more_of("z2^2 + sign(z1*z2*z3)", "sign(z1) + z2")
 @pytest.mark.parametrize("words", SHARP)
 def test_what_narrow_labels_tell_is_that_of_a_brute_sum(words):
     """24 nodes of Gauss-Hermite an axis had g wrong by as much as its size."""
@@ -166,6 +168,7 @@ def test_labels_too_narrow_for_any_nodes_are_warned_of():
         output_of(link("z1*z2*z3"), 3, 1e-3)
 
 
+@pytest.mark.more
 def test_nodes_agree_with_a_brute_average():
     smooth, V = output_of(link("tanh(z1) + z2"), 2, 0.4), np.array([[0.6, -0.2], [-0.2, 0.7]])
     rng = np.random.default_rng(2)
@@ -201,6 +204,7 @@ def test_equal_columns_never_specialise_and_small_random_ones_do():
     assert np.mean(free.M.values[-1, :, 0, 0]) == pytest.approx(float(fixed.M[0, 0]), abs=0.05)
 
 
+@pytest.mark.more
 def test_symmetries_of_links():
     assert len(symmetries(Majority("zero"), 2)) == 2  # the exchange
     assert len(symmetries(link("parity"), 2)) == 4
@@ -212,6 +216,7 @@ def test_symmetries_of_links():
     assert np.allclose(M, np.swapaxes(M, 1, 2), atol=1e-8)  # the best rotation makes it symmetric
 
 
+@pytest.mark.more
 def test_weights_of_signs_are_found():
     p = problem(dataclasses.replace(TWO, prior=ll.RademacherPrior()), 3.0, ll.InformedStart(0.7), iterations=25)
     seen = ll.simulate(p, d=200, replicas=4)

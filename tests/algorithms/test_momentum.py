@@ -13,7 +13,14 @@ def with_rule(rule, **more):
     return dataclasses.replace(committee(p=2, k=2, variance=0.1, **more), algorithm=rule)
 
 
-@pytest.mark.parametrize("more", [{}, {"trained": True}, {"student": "relu"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, marks=pytest.mark.more),
+        {"trained": True},
+        pytest.param({"student": "relu"}, marks=pytest.mark.more),
+    ],
+)
 def test_no_momentum_is_plain_sgd(more):
     """To rounding: every parameter, the clock and the samples."""
     plain, ball = (

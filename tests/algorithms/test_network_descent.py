@@ -38,7 +38,9 @@ def make(**changes):
 # --- one step ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [3, 9])  # on both sides of the change of layout
+@pytest.mark.parametrize(
+    "width", [pytest.param(3, marks=pytest.mark.more), pytest.param(9, marks=pytest.mark.more)]
+)  # on both sides of the change of layout
 def test_a_step_follows_the_gradient_of_the_loss_and_1_over_d_of_it_in_the_second_layer(width):
     student = ll.Committee(width, "tanh", second_layer="trained", bias="trained")
     rule = ll.GradientDescent(0.7, spherical=False, penalty=0.3)
@@ -65,9 +67,9 @@ def test_a_step_follows_the_gradient_of_the_loss_and_1_over_d_of_it_in_the_secon
 @pytest.mark.parametrize(
     "rule",
     [
-        ll.StochasticGD(0.02, 0.5),
+        pytest.param(ll.StochasticGD(0.02, 0.5), marks=pytest.mark.more),
         ll.PersistentSGD(0.02, 0.5, 0.1, spherical=False),
-        ll.Langevin(0.02, 0.3, spherical=False, penalty=0.4),
+        pytest.param(ll.Langevin(0.02, 0.3, spherical=False, penalty=0.4), marks=pytest.mark.more),
     ],
     ids=lambda rule: type(rule).__name__,
 )
@@ -241,6 +243,12 @@ def scores(problem, slower=1.0, runs=RUNS):
     return z
 
 
+@pytest.mark.more_of(
+    "signs, committee, LogisticLoss, square, hot",
+    "mixture, SquareLoss, square, hot",
+    "signs, sparse, PseudoHuberLoss, square, sphere",
+    "normal, committee, LogisticLoss, tanh, persistent",
+)
 @pytest.mark.parametrize("name", CASES)
 def test_any_problem_agrees_with_a_plain_loop(name):
     assert max(map(abs, scores(CASES[name]).values())) < 4.5
@@ -253,6 +261,7 @@ def test_a_loop_without_the_factor_of_the_width_disagrees():
 # --- what is reported ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_risks_are_exact_where_overlaps_say_it_all_and_measured_elsewhere():
     exact = ll.simulate(make(), D, [0.0, 1.0], replicas=2)
     assert "risk_error" not in exact and "risk_from" not in exact.attrs
@@ -265,6 +274,7 @@ def test_risks_are_exact_where_overlaps_say_it_all_and_measured_elsewhere():
     assert exact.P.dims == ("teacher", "teacher_2") and "success" not in measured
 
 
+@pytest.mark.more
 def test_squares_under_any_rule_retrieve_a_phase_as_wide_students_do():
     parts = {
         "teacher": ll.SingleIndex(ll.GaussianPrior()),

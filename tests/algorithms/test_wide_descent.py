@@ -173,7 +173,9 @@ def test_fresh_is_a_field_of_its_own_and_leaves_old_hashes():
         assert words != "applies"
 
 
-@pytest.mark.parametrize("student", [None, ll.Committee(2, "erf")], ids=["line", "network"])
+@pytest.mark.parametrize(
+    "student", [None, pytest.param(ll.Committee(2, "erf"), marks=pytest.mark.more)], ids=["line", "network"]
+)
 def test_fresh_samples_cost_what_new_ones_do_and_reused_ones_less(student):
     parts = {"sample_ratio": 1.5, "channel": ll.GaussianNoise(0.2), "start": ll.InformedStart(0.0)}
     parts |= {"teacher": ll.SingleIndex(ll.GaussianPrior()) if student is None else ll.Committee(2, "erf")}

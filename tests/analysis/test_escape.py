@@ -345,6 +345,7 @@ def test_measured_time_needs_a_risk_from_time_zero():
         measured_exit_time(data, 0.2)
 
 
+@pytest.mark.more
 def test_samples_of_a_measured_time_are_those_of_the_simulation():
     """The clock, against the simulation's own count; without the factor p it would be wrong by 2."""
     base = retrieval(2, 0.3)

@@ -36,7 +36,15 @@ def test_risks_of_results_and_of_laws_agree():
         )
 
 
-@pytest.mark.parametrize(("delta", "d"), [(0.2, 40), (0.5, 10), (0.8, 40), (0.45, math.inf)])
+@pytest.mark.parametrize(
+    ("delta", "d"),
+    [
+        pytest.param(0.2, 40, marks=pytest.mark.more),
+        pytest.param(0.5, 10, marks=pytest.mark.more),
+        pytest.param(0.8, 40, marks=pytest.mark.more),
+        (0.45, math.inf),
+    ],
+)
 def test_the_global_minimum_is_certified(delta, d):
     learner = problem(delta)
     best = ll.analysis.global_minimum(learner, d)
@@ -55,6 +63,7 @@ def test_infinite_d_can_reach_risk_zero_above_the_critical_delta():
     assert ll.analysis.global_minimum(problem(0.4)).risk > 1e-3
 
 
+@pytest.mark.more
 def test_critical_delta_at_infinite_d_solves_its_equations():
     def q(s):
         z = np.array([0.5, 1.5]) / s
@@ -72,6 +81,7 @@ def test_critical_delta_at_infinite_d_solves_its_equations():
         assert (len(best.law.r) == 1) == optimal
 
 
+@pytest.mark.more
 def test_there_may_be_no_critical_delta():
     with pytest.raises(ll.errors.ConvergenceError, match="no delta"):
         ll.analysis.critical_delta(problem(), 10)

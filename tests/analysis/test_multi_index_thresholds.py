@@ -24,7 +24,7 @@ def of(link, width, channel=None, **rest):
         ("majority", 2, {"ties": "zero"}, 2.05238, 5e-6),
         ("majority", 2, {"ties": "coin"}, 7.15501, 1e-5),
         ("and", 2, {}, 4.22698, 1e-5),
-        ("sign_sum", 3, {}, 5.0179, 1e-4),
+        pytest.param("sign_sum", 3, {}, 5.0179, 1e-4, marks=pytest.mark.more),
         ("majority", 7, {}, 128.99, 1e-2),
     ],
 )
@@ -36,6 +36,7 @@ def test_specialisation(link, width, rest, alpha, tolerance):
     assert set(found.easy.values()) == {found.specialisation}
 
 
+@pytest.mark.more
 def test_a_smooth_committee_specialises_where_the_matrix_engine_says():
     from limitlab.macro.multi.information import field_law, information
 
@@ -60,7 +61,7 @@ def test_a_smooth_committee_specialises_where_the_matrix_engine_says():
         ("parity", 2, np.pi**2 / 4, 1e-12),
         ("product", 2, 0.593751, 1e-6),
         ("z1*z2", 2, 0.593751, 1e-6),  # the same link as a text
-        ("product", 3, 2.565, 5e-3),
+        pytest.param("product", 3, 2.565, 5e-3, marks=pytest.mark.more),
         ("z1^4 - 6*z1^2 + 3", 1, 0.6449, 2e-4),
         ("abs(z1)", 1, 0.5, 2e-5),  # noiseless phase retrieval
     ],
@@ -72,6 +73,7 @@ def test_links_that_are_learned_in_one_stage(link, width, alpha, tolerance):
     assert found.accuracy < 5e-3
 
 
+@pytest.mark.more
 def test_bins_converge_to_the_closed_form_of_squares_and_of_products():
     """Two fields by bins, as a link without a closed form is done."""
     assert of("z1^2 + z2^2 + 0.0000001*z1*z2", 2).easy["z1"] == pytest.approx(1.0, abs=1e-4)
@@ -112,6 +114,7 @@ KNOWN = {  # a link, its width, its first ratio by other means
 }
 
 
+@pytest.mark.more_of("larger disc", "disc", "product", "modulus of a product", "squares", "its square")
 @pytest.mark.parametrize("case", KNOWN)
 def test_the_stated_accuracy_covers_the_truth(case):
     link, width, truth = KNOWN[case]
@@ -134,6 +137,7 @@ def test_nodes_that_miss_the_axes_are_seen_in_the_accuracy(monkeypatch):
     assert gap <= found.accuracy
 
 
+@pytest.mark.more
 def test_the_grand_staircase():
     found = of("z1^2 + sign(z1*z2*z3)", 3)
     assert [stage.names for stage in found.stages] == [("z1",), ("z2", "z3")]
@@ -143,6 +147,7 @@ def test_the_grand_staircase():
     assert "z2, z3: above 2.467" in str(found)
 
 
+@pytest.mark.more
 def test_skew_directions_leave_nothing_trivial_behind():
     """A direction that is known to 1e-5 had the other found "at once with it"; 1.0186 is by quadrature of our own."""
     found = of("z1*z2 + z2^2", 2)  # 1.207 a^2 - 0.207 b^2
@@ -186,6 +191,7 @@ def test_directions_that_random_nodes_found_have_clean_names():
     assert set(found.easy) == {"z1 + z2", "z1 - z2", "z3"}
 
 
+@pytest.mark.more
 def test_hard_easy_and_trivial_directions_are_told_apart():
     assert of("parity", 3).hard == ("z1", "z2", "z3")
     assert of("sign(z1*z2*z3)", 3).stages[0].alpha == np.inf
@@ -231,6 +237,7 @@ def test_channels_act_on_the_value_of_the_link(link, channel, alpha):
     assert found.accuracy < 1e-5
 
 
+@pytest.mark.more
 def test_committees_behind_a_channel_specialise_later():
     clean = of("sign_sum", 3)
     for channel in (ll.Logistic(), ll.GaussianNoise(0.5), ll.Rectified(0.1)):

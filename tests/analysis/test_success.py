@@ -35,7 +35,11 @@ COMMITTEES = ll.Problem(
 )
 
 
-@pytest.mark.parametrize("problem", [squares(2), squares(None), COMMITTEES], ids=["squares", "direction", "committees"])
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(squares(2), marks=pytest.mark.more), squares(None), pytest.param(COMMITTEES, marks=pytest.mark.more)],
+    ids=["squares", "direction", "committees"],
+)
 def test_many_runs_in_one_call_are_those_of_simulate(problem):
     clock = float(problem.algorithm.learning_rate) / (1 if problem.student is None else problem.student.width)
     steps = 200
@@ -55,6 +59,7 @@ def test_many_runs_in_one_call_are_those_of_simulate(problem):
     assert many.attrs["success_means"] == one.attrs["success_means"]
 
 
+@pytest.mark.more
 def test_more_samples_help():
     """The shapes are those of the test above: nothing is compiled anew."""
     few = ll.success_rate(squares(2), d=D, sample_ratios=[1.0, 5.0], t_max=40.0, runs=RUNS, every=EVERY)
@@ -123,6 +128,7 @@ def test_problems_without_an_error_are_refused_in_words():
         ll.success_rate(told([[1.0, 1.0, 1.0]], [[1.0, 1.0, 1.0]]), d=8)
 
 
+@pytest.mark.more
 def test_below_two_samples_per_weight_wide_students_fit_their_data_by_something_else():
     """A second matrix A >= 0 explains the labels: the loss vanishes, the error stands still."""
     problem = dataclasses.replace(squares(8, ll.GradientDescent(0.32, spherical=False)), sample_ratio=1.5)

@@ -123,6 +123,7 @@ def test_the_main_process_is_killed(tmp_path, undisturbed, seed):
     check(tmp_path, undisturbed)
 
 
+@pytest.mark.more
 @rounds("worker", 1)
 def test_a_worker_is_killed_and_the_sweep_goes_on_by_itself(tmp_path, undisturbed, seed):
     rng = np.random.default_rng(100 + seed)
@@ -138,6 +139,7 @@ def test_a_worker_is_killed_and_the_sweep_goes_on_by_itself(tmp_path, undisturbe
     check(tmp_path, undisturbed)
 
 
+@pytest.mark.more
 def test_the_program_that_keeps_the_workers_is_killed(tmp_path, undisturbed):
     process = start(tmp_path, "2")
     wait_for(lambda: stored(tmp_path) >= 20)
@@ -189,6 +191,7 @@ def scheduler_and_workers(folder, pause="0.02"):
         log.close()
 
 
+@pytest.mark.more_of("scheduler0", "scheduler1")
 @rounds("scheduler")
 def test_the_scheduler_is_killed(tmp_path, undisturbed, seed):
     # In odd rounds the points are so slow that the kill finds the main process waiting for them, in even ones at work.

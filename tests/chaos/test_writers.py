@@ -52,9 +52,11 @@ def check(folder):
     return len(wanted)
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rounds", [2, pytest.param(4, marks=pytest.mark.more), pytest.param(40, marks=pytest.mark.slow)]
+)
 def test_writers_packers_and_collectors_are_killed_at_any_moment(tmp_path, rounds):
-    """Two writers, one that packs (two if slow) and one that throws away, all killed, often: 16 kills, 200 if slow."""
+    """Two writers, one that packs (two if slow) and one that throws away, all killed, often: 8, 16 or 200 kills."""
     rng, folder = np.random.default_rng(rounds), tmp_path / "store"
     last = 1000 * rounds + 30_000  # a writer that starts long before the others writes far more than 1000
     wanted = [key_of(number) for number in range(last) if not unwanted(number)]

@@ -198,6 +198,7 @@ def test_points_that_diverge_or_are_refused_are_recorded_and_the_exit_code_is_3(
     assert sum(before[name] != now for name, now in times_of_points(out).items()) == 1  # diverged is an answer
 
 
+@pytest.mark.more
 def test_predictions_and_thresholds_are_swept_too(spec, tmp_path):
     words = ["--over", f"{RATE}=0.1,0.2", "--times", "0,1", "--limit", "OverlapODE"]
     assert run("sweep", spec, *words, "--out", tmp_path / "a").exit_code == 0
@@ -221,6 +222,7 @@ def test_predictions_and_thresholds_are_swept_too(spec, tmp_path):
     assert float(result_of(tmp_path / "d")["weak_recovery"][0]) == direct.weak_recovery
 
 
+@pytest.mark.more
 def test_thresholds_take_a_problem():
     sign = ll.Problem(teacher=ll.SingleIndex(ll.RademacherPrior()), channel=ll.Sign())
     assert ll.thresholds(sign) == ll.thresholds(ll.RademacherPrior(), ll.Sign())
@@ -322,7 +324,11 @@ def wait_for_points(folder, count, process):
 
 @pytest.mark.parametrize(
     ("workers", "number", "group"),
-    [(2, signal.SIGINT, True), (2, signal.SIGINT, False), (None, signal.SIGTERM, False)],
+    [
+        pytest.param(2, signal.SIGINT, True, marks=pytest.mark.more),
+        pytest.param(2, signal.SIGINT, False, marks=pytest.mark.more),
+        (None, signal.SIGTERM, False),
+    ],
 )
 def test_a_sweep_that_is_stopped_keeps_its_points_and_goes_on(spec, tmp_path, workers, number, group):
     out = tmp_path / "runs"

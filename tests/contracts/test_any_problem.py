@@ -49,6 +49,16 @@ def test_there_are_all_of_them():
         made.algorithm.setting(made, Asked("a test", InputError))  # none is refused
 
 
+@pytest.mark.more_of(
+    "gaussian, single index | sign, hinge | erf | trained",
+    "hypercube, single index | noise, pseudo-huber | tanh | trained",
+    "hypercube, sparse | modulus, square | tanh | fixed",
+    "hypercube, single index | logistic, logistic | erf | fixed",
+    "gaussian, committee | logistic, logistic | tanh | trained",
+    "hypercube, sparse | sign, logistic | erf | trained",
+    "gaussian, single index | logistic, logistic | square | trained",
+    "hypercube, single index | noise, pseudo-huber | erf | fixed",
+)
 @pytest.mark.parametrize("case", DRAWN, ids=name)
 def test_ten_drawn_at_random_agree_with_plain_numpy(case):
     z = z_scores(seen(case), by_hand(case, STEPS, HAND, seed=1))
@@ -80,6 +90,11 @@ EXTRAS = {
 }
 
 
+@pytest.mark.more_of(
+    "gaussian, committee-batches on the sphere",
+    "hypercube, sparse-decay, heat, schedule, bias",
+    "gaussian, committee-decay, heat, schedule, bias",
+)
 @pytest.mark.parametrize("extra", EXTRAS)
 @pytest.mark.parametrize("pair", ["gaussian, committee", "hypercube, sparse"])
 def test_all_options_of_the_rule_run_everywhere(pair, extra):
@@ -101,6 +116,7 @@ def test_a_sparse_target_on_gaussian_inputs_is_refused_in_words():
         ll.simulate(dataclasses.replace(problem(case), inputs=ll.Gaussian()), D, [0.0])
 
 
+@pytest.mark.more
 def test_the_risk_on_fields_is_the_exact_one():
     """The same runs, measured by the closed form and by draws of the fields: within the stated error."""
     from limitlab.algorithms.one_pass import views

@@ -38,6 +38,7 @@ OWN = {
 TIMES = np.array([0.0, 0.2, 0.4])
 
 
+@pytest.mark.more_of("loss", "student", "prior", "channel", "teacher", "inputs")
 @pytest.mark.parametrize("kind", OWN)
 def test_a_part_of_ones_own_goes_through_the_verbs(kind, tmp_path):
     problem = dataclasses.replace(BASE, **OWN[kind])

@@ -56,36 +56,43 @@ def name(part):
     return type(part).__name__
 
 
+@pytest.mark.more_of("Sign1", "Modulus", "SquaredModulus", "Rectified", "Logistic", "Door")
 @pytest.mark.parametrize("channel", CHANNELS, ids=name)
 def test_channels(channel):
     testing.check_channel(channel)
 
 
+@pytest.mark.more_of("LaplacePrior")
 @pytest.mark.parametrize("prior", PRIORS, ids=name)
 def test_priors(prior):
     testing.check_prior(prior)
 
 
+@pytest.mark.more_of("LogisticLoss")
 @pytest.mark.parametrize("loss", LOSSES, ids=name)
 def test_losses(loss):
     testing.check_loss(loss)
 
 
+@pytest.mark.more_of("RandomStart0", "RandomStart1")
 @pytest.mark.parametrize("start", STARTS, ids=name)
 def test_starts(start):
     testing.check_start(start)
 
 
+@pytest.mark.more_of("Hypercube", "IsotropicMixture")
 @pytest.mark.parametrize("inputs", INPUTS, ids=name)
 def test_inputs(inputs):
     testing.check_inputs(inputs)
 
 
+@pytest.mark.more_of("Committee-Gaussian", "SparseTarget-Hypercube")
 @pytest.mark.parametrize(("teacher", "inputs"), TEACHERS, ids=lambda part: name(part))
 def test_teachers(teacher, inputs):
     testing.check_teacher(teacher, inputs)
 
 
+@pytest.mark.more_of('3 "erf"', '9 "relu"')
 @pytest.mark.parametrize("student", STUDENTS, ids=lambda s: f"{s.width} {s.activation}")
 def test_students(student):
     testing.check_student(student)
@@ -116,6 +123,9 @@ def test_every_rule_has_a_case():
     assert set(RULES) == set(known_kinds()[AbstractAlgorithm])
 
 
+@pytest.mark.more_of(
+    "PersistentSGD", "Langevin", "GAMP", "StochasticGD", "Momentum", "Adam", "OnlineSGD", "LayerwiseSGD"
+)
 @pytest.mark.parametrize("rule", RULES)
 def test_rules(rule):
     testing.check_algorithm(RULES[rule])
@@ -142,6 +152,7 @@ def test_every_limit_has_a_case():
     assert set(PREDICTED) == set(LIMITS)
 
 
+@pytest.mark.more_of("HighDimMeanField", "RadialFlow", "OverlapSDE", "MeanField", "ERMAsymptotics")
 @pytest.mark.parametrize("limit", PREDICTED)
 def test_limits(limit):
     problem, made, times = PREDICTED[limit]

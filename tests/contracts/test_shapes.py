@@ -46,6 +46,7 @@ def test_every_limit_in_time_is_among_the_cases():
     assert {name for name, limit in LIMITS.items() if limit.axis == "time"} == {case.split(",")[0] for case in CASES}
 
 
+@pytest.mark.more_of("OverlapSDE", "RadialFlow, jko", "MeanField, mixture", "OverlapODE, stiff")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", CASES)
 def test_other_times_compile_nothing(case):

@@ -19,6 +19,7 @@ def on(problem, spectrum):
     return dataclasses.replace(problem, inputs=Gaussian(spectrum=spectrum))
 
 
+@pytest.mark.more_of("ERMAsymptotics")
 @pytest.mark.parametrize("limit", LIMITS)
 def test_limits(limit):
     problem, made, times = PREDICTED[limit]
@@ -33,6 +34,7 @@ def test_limits(limit):
     assert "without a spectrum" in ll.limits(on(problem, WIDE))[limit]
 
 
+@pytest.mark.more_of("Momentum", "Adam", "OnlineSGD", "GradientDescent")
 @pytest.mark.parametrize("rule", RULES)
 def test_rules(rule):
     problem = RULES[rule]

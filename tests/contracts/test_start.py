@@ -132,7 +132,14 @@ def test_a_command_that_computes_nothing_needs_no_jax(tmp_path, command):
     assert loaded(command.format(store)) == set()
 
 
-@pytest.mark.parametrize("command", ["spec perceptron", "limits perceptron", "cite soft-committee --limit OverlapODE"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "spec perceptron",
+        pytest.param("limits perceptron", marks=pytest.mark.more),
+        pytest.param("cite soft-committee --limit OverlapODE", marks=pytest.mark.more),
+    ],
+)
 def test_a_command_that_asks_a_problem_needs_jax_and_equinox_once(tmp_path, command):
     assert loaded(command, LIMITLAB_CACHE=str(tmp_path)) == {"jax", "equinox"}
     assert loaded(command, LIMITLAB_CACHE=str(tmp_path)) == set()

@@ -217,6 +217,7 @@ def test_beyond_the_pool():
         ll.learning_curve(ll.Pool(kernel=X[:50] @ X[:50].T, y=y[:50]), samples=[20, 60])
 
 
+@pytest.mark.more
 def test_the_best_penalty_is_the_least_of_the_curve():
     pool = ll.Pool(*cancer())
     best = ll.optimal_penalty(pool, loss=ll.LogisticLoss(), samples=60)

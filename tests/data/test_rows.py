@@ -143,7 +143,15 @@ def test_rows_of_a_gaussian_pool_agree_with_fits():
     assert abs(z) < 4
 
 
-@pytest.mark.parametrize("loss", [ll.LogisticLoss(), ll.SquaredHingeLoss(), ll.PseudoHuberLoss(), ll.HuberLoss()])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param(ll.LogisticLoss(), marks=pytest.mark.more),
+        ll.SquaredHingeLoss(),
+        ll.PseudoHuberLoss(),
+        ll.HuberLoss(),
+    ],
+)
 def test_averages_over_a_field_are_those_of_fine_quadrature(loss):
     y, mean, sd, V = (np.array(x) for x in ([1.0, -1.0], [0.7, 0.2], [0.6, 1.1], [0.5, 2.0]))
     x = np.linspace(-9, 9, 200_001)

@@ -109,6 +109,19 @@ def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.more_of(
+    "mean-field.md",
+    "verdict.md",
+    "square.md",
+    "escape.md",
+    "start.md",
+    "fixed-data.md",
+    "extending.md",
+    "spectra.md",
+    "your-data.md",
+    "linear-models.md",
+    "README.md",
+)
 @pytest.mark.parametrize("path", [page for page in PAGES if fast_of(page)], ids=lambda path: path.name)
 def test_code_of_the_pages_runs(path):
     execute(path, fast_of(path))

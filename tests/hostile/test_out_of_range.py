@@ -224,7 +224,7 @@ def measured(names: list[str]) -> dict[str, tuple[float, float]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-QUICK = ["OnlineSGD", "GradientDescent", "DMFT"]
+QUICK = ["OnlineSGD", "DMFT"]
 FULL = [
     "OnlineSGD, batch",
     "Adam",
@@ -248,7 +248,11 @@ FULL += [
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
-@pytest.mark.parametrize("names", [QUICK, pytest.param(FULL, marks=pytest.mark.slow)], ids=["quick", "full"])
+@pytest.mark.parametrize(
+    "names",
+    [["GradientDescent"], pytest.param(QUICK, marks=pytest.mark.more), pytest.param(FULL, marks=pytest.mark.slow)],
+    ids=["one", "quick", "full"],
+)
 def test_estimates_are_within_a_factor_of_three(names):
     for name, (said, taken) in measured(names).items():
         assert 1 / 3 < said / taken < 3, (name, said, taken)
@@ -407,6 +411,7 @@ def test_rules_say_what_they_remember():
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+@pytest.mark.more
 def test_a_loop_outside_of_a_sweep_keeps_its_memory_maps():
     """Compiled programs are given up before the limit, here a low one; without that the loop goes far beyond it."""
     seen = {}

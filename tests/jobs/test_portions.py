@@ -39,6 +39,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.more_of("line", "network", "gamp", "one-pass")
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_portions_are_the_runs_of_the_whole(name):
     problem, times = PROBLEMS[name]

@@ -131,12 +131,12 @@ def square_means(m, q, V, D):
 @pytest.mark.parametrize(
     ("channel", "state"),
     [
-        (ll.Modulus(1e-3), (0.237, 1.345, 0.234)),
+        pytest.param(ll.Modulus(1e-3), (0.237, 1.345, 0.234), marks=pytest.mark.more),
         (ll.Modulus(1e-3), (0.593, 1.646, 0.086)),
         (ll.Modulus(1e-3), (0.7455, 1.0346, 0.0023)),
         (ll.Modulus(1.0), (0.43, 0.765, 1e-4)),
         (ll.Modulus(), (0.525, 0.865, 0.037)),
-        (ll.SquaredModulus(0.1), (0.25, 0.72, 0.109)),
+        pytest.param(ll.SquaredModulus(0.1), (0.25, 0.72, 0.109), marks=pytest.mark.more),
         (ll.SquaredModulus(0.1), (0.59, 1.4, 0.0858)),
     ],
     ids=str,
@@ -152,6 +152,7 @@ def test_one_mismatched_step_of_an_even_channel(channel, state):
     np.testing.assert_allclose(got, [m_hat * V, (m_hat**2 + q_hat) * V**2, V], rtol=1e-8)
 
 
+@pytest.mark.more
 def test_random_starts_of_scale_one():
     """Both trajectories by an independent quadrature; the first ran away, the second was said to end at m = 0.73."""
     noisy = glm(ll.GaussianPrior(), ll.Modulus(1e-3), 4.0, start=ll.RandomStart(1.0))
@@ -165,6 +166,7 @@ def test_random_starts_of_scale_one():
     assert abs(float(path.m_fixed)) < 1e-20 and str(path.status.values) == "ok"
 
 
+@pytest.mark.more
 def test_random_start_of_an_even_channel():
     problem = glm(ll.GaussianPrior(), ll.Modulus(), 2.0, start=ll.RandomStart(scale=0.3))
     limit = ll.predict(problem, ll.StateEvolution(iterations=60))
@@ -175,6 +177,7 @@ def test_random_start_of_an_even_channel():
     assert float(path.m_fixed) == pytest.approx(1, abs=1e-6) and str(path.status.values) == "ok"
 
 
+@pytest.mark.more
 def test_landscape_is_the_potential_of_state_evolution():
     """f'(m) = (alpha E g^2 - A)/2; its maxima are the fixed points; f_RS <= the Bayes free entropy."""
     problem = glm(ll.GaussianPrior(), ll.Modulus(1e-3), 1.132)
@@ -207,7 +210,11 @@ def test_phase_diagram():
 
 @pytest.mark.parametrize(
     ("channel", "jumps"),
-    [(ll.GaussianNoise(1e-4), True), (ll.GaussianNoise(0.1), False), (ll.Sign(), False)],
+    [
+        pytest.param(ll.GaussianNoise(1e-4), True, marks=pytest.mark.more),
+        (ll.GaussianNoise(0.1), False),
+        pytest.param(ll.Sign(), False, marks=pytest.mark.more),
+    ],
     ids=repr,
 )
 def test_a_rough_diagram_is_close_and_solves_nothing(channel, jumps, monkeypatch):
@@ -236,6 +243,7 @@ def test_a_rough_diagram_is_on_the_right_branch_beside_a_spinodal():
     assert rough.mse_amp.item() == pytest.approx(exact.mse_amp.item(), rel=0.1) and exact.mse_amp.item() > 0.3
 
 
+@pytest.mark.more
 def test_phases_of_no_noise_are_those_of_the_channel_without_noise():
     """A value of 0 takes away the noise: it is no noisy channel whose variance happens to vanish."""
     problem = ll.library.phase_retrieval()
@@ -271,6 +279,7 @@ def test_refusals():
     assert answers["BayesOptimal"] == "applies" and "Committee" in answers["OverlapODE"]
 
 
+@pytest.mark.more
 def test_curves_point_by_point_and_at_once():
     problem = glm(ll.LaplacePrior(0.6), ll.Sign(flip=0.05), 1.0)
     alphas = [0.3, 2.0]
@@ -281,16 +290,21 @@ def test_curves_point_by_point_and_at_once():
     ll.plot(whole)
 
 
-def test_noise_on_real_labels_leaves_an_error_to_binary_weights():
+@pytest.mark.parametrize(
+    ("channel", "limit"),
+    [(ll.Modulus(0.3), 1 / 0.3), pytest.param(ll.Rectified(0.5), 1.0, marks=pytest.mark.more)],
+    ids=["modulus", "rectified"],
+)
+def test_noise_on_real_labels_leaves_an_error_to_binary_weights(channel, limit):
     """E g^2 tends to 1/Delta (|z|) or 1/(2 Delta) (relu): A = alpha E g^2 is finite, and so is V."""
-    for channel, limit in ((ll.Modulus(0.3), 1 / 0.3), (ll.Rectified(0.5), 1.0)):
-        t = ll.thresholds(ll.RademacherPrior(), channel)
-        assert t.algorithmic is None and not t.perfect
-        ds = ll.predict(glm(ll.RademacherPrior(), channel, 60.0), ll.BayesOptimal())
-        assert float(ds.m_hat) == pytest.approx(60 * limit, rel=1e-6)
-        assert 0 < float(ds.V) < 1e-13
+    t = ll.thresholds(ll.RademacherPrior(), channel)
+    assert t.algorithmic is None and not t.perfect
+    ds = ll.predict(glm(ll.RademacherPrior(), channel, 60.0), ll.BayesOptimal())
+    assert float(ds.m_hat) == pytest.approx(60 * limit, rel=1e-6)
+    assert 0 < float(ds.V) < 1e-13
 
 
+@pytest.mark.more
 def test_binary_weights_under_noise_in_closed_form():
     """V is nothing: f = alpha E log N(y; |z|, Delta) - log 2 (it was off by 3e-7 where V < 1e-20)."""
     noise, alpha = 0.02, 20.0

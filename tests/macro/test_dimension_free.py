@@ -68,10 +68,10 @@ def reference(coefficients, P, name, by, times, nodes=96, kappa=1.0, rates=(1.0,
 @pytest.mark.parametrize(
     ("name", "activation", "by"),
     [
-        ("tanh", "shifted(tanh, 0.5)", 0.5),
-        ("sigmoid", "shifted(sigmoid, -0.5)", -0.5),
+        pytest.param("tanh", "shifted(tanh, 0.5)", 0.5, marks=pytest.mark.more),
+        pytest.param("sigmoid", "shifted(sigmoid, -0.5)", -0.5, marks=pytest.mark.more),
         ("erf", "shifted(erf, 0.3)", 0.3),
-        ("square", "shifted(square, 0.4)", 0.4),
+        pytest.param("square", "shifted(square, 0.4)", 0.4, marks=pytest.mark.more),
     ],
 )
 def test_coefficients_against_independent_code(name, activation, by):
@@ -128,6 +128,7 @@ def cloud(problem, level=1):
     return flow, x
 
 
+@pytest.mark.more_of("piecewise((-1.0, 0.5), (0.3, -1.0), (1.2, 2.0))", "shifted(tanh, 0.5)")
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_smoothing_by_brute_force(activation):
     sigma = ll.activation(activation)
@@ -168,7 +169,7 @@ def test_flow_is_the_gradient_flow_of_the_risk(activation):
     np.testing.assert_allclose(rate, spent, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("activation", "k"), [("relu", 1), ("square", 2)])
+@pytest.mark.parametrize(("activation", "k"), [pytest.param("relu", 1, marks=pytest.mark.more), ("square", 2)])
 def test_homogeneous_activations_conserve(activation, k):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ll.errors.RepresentationWarning)
@@ -193,6 +194,7 @@ def test_a_pair_is_never_learned():
     assert np.all(ds.u.values == 0)
 
 
+@pytest.mark.more
 def test_parity_of_a_staircase_and_symmetry_of_a_degenerate_target():
     ds = ll.predict(problem(STAIRCASE), ll.DimensionFree(nodes=24), [5.0])
     even = [term for term in ds.term.values if "z1" not in term.split("*")]
@@ -259,6 +261,7 @@ def test_layerwise_ridge_and_flow_against_plain_algebra():
     np.testing.assert_allclose(got[None].a.values[1], got[None].a.values[0], atol=1e-14)  # frozen in the first phase
 
 
+@pytest.mark.more
 def test_layerwise_learns_the_degenerate_target_that_joint_training_does_not():
     rule = ll.LayerwiseSGD(learning_rate=5.0, switch_time=2.0, penalty=1e-9)
     ds = ll.predict(problem("z1 + z2 + z3 + z1*z2*z3", algorithm=rule), ll.DimensionFree(), [1.0, 3.0])
@@ -276,7 +279,14 @@ def test_first_phase_without_interaction():
 # --- corrections, finite dimension ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", ["shifted(tanh, 0.5)", "shifted(relu, 0.4)", "shifted(hermite(3), 0.2)"])
+@pytest.mark.parametrize(
+    "activation",
+    [
+        pytest.param("shifted(tanh, 0.5)", marks=pytest.mark.more),
+        pytest.param("shifted(relu, 0.4)", marks=pytest.mark.more),
+        "shifted(hermite(3), 0.2)",
+    ],
+)
 def test_common_parts_act_as_the_gradient_of_the_risk_says(activation):
     """Neurons with explicit vectors v: R = E_z e^2 + sum_ij w_i w_j a_i a_j E_z[psi_i psi_j] v_i . v_j (i != j)."""
     flow, x = cloud(problem("z1 + z1*z2 + z3", activation))
@@ -331,6 +341,7 @@ def test_kicks_of_the_steps():
     np.testing.assert_allclose(got.D, rate * np.outer(a, a) * ((mean * felt) @ mean.T) / 8, atol=1e-6)
 
 
+@pytest.mark.more
 def test_mean_field_refines_the_law_of_s_as_well():
     """At t = 0, a = 1 and f is a mean over chi-square; node_error must not promise more than it holds."""
     from scipy.stats import chi2
@@ -348,6 +359,7 @@ def test_mean_field_refines_the_law_of_s_as_well():
     assert abs(float(ds.fourier.sel(term="1")[0]) - truth) < max(1e-5, 3 * ds.attrs["node_error"])
 
 
+@pytest.mark.more
 def test_small_rules_are_enough_in_many_dimensions():
     """u and s hardly vary there, and a few nodes in each hold six digits; node_error promises no more than that."""
     coarse, fine = (ll.predict(problem("z1 + z1*z2"), ll.MeanField(d=100, tolerance=t), [1.0]) for t in (1e-5, 2e-7))
@@ -355,6 +367,7 @@ def test_small_rules_are_enough_in_many_dimensions():
     assert 0 < np.abs(coarse.fourier - fine.fourier).max() < coarse.attrs["node_error"] < 1e-5
 
 
+@pytest.mark.more
 def test_no_other_coordinates_at_all():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ll.errors.AccuracyWarning)
@@ -371,6 +384,7 @@ def test_a_frozen_second_layer_does_not_decay():
     np.testing.assert_array_equal(flow.a.values[0], flow.a.values[1])
 
 
+@pytest.mark.more
 def test_pair_escapes_at_finite_dimension_as_linear_theory_says():
     times = np.linspace(0.5, 2.0, 4)
     d, mu2 = 10_000, None

@@ -32,7 +32,7 @@ def assert_close(values, exact, sigmas=4.0):
 # --- closed values -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("b", "m_1"), [(1.0, 0.52259), (0.5, 0.52183)])
+@pytest.mark.parametrize(("b", "m_1"), [pytest.param(1.0, 0.52259, marks=pytest.mark.more), (0.5, 0.52183)])
 def test_the_first_step_has_its_closed_values(b, m_1):
     alpha, m0 = 3.0, 0.5
     q = 1 - m0**2
@@ -51,7 +51,7 @@ def test_the_first_step_has_its_closed_values(b, m_1):
     assert abs(mean - kernel) < 4 * error + 0.25 * kernel  # up to 1 + O(eta)
 
 
-@pytest.mark.parametrize("identity", [True, False])
+@pytest.mark.parametrize("identity", [pytest.param(True, marks=pytest.mark.more), False])
 def test_linear_regression_with_noisy_labels_has_its_closed_form(identity):
     alpha, eta, m0, variance, steps = 2.0, 0.05, 0.2, 0.5, np.array([0, 5, 20, 60])
     problem = descent(
@@ -91,6 +91,7 @@ def test_the_step_vanishes_at_first_order():
 # --- nesting -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_iteration_ends_at_the_causal_pass_and_the_sphere_is_kept():
     problem, times = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), ETA * np.array([0, 5, 20, 40, 60])
     causal, iterated = (
@@ -126,6 +127,7 @@ def test_going_on_from_a_state_is_a_run_from_the_start(tmp_path):
         ll.analysis.DMFTState.load(tmp_path / "other.npz")
 
 
+@pytest.mark.more
 def test_the_identity_leaves_the_mean_as_it_is():
     problem, times = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), ETA * np.array([0, 10, 40, 60])
     one = ll.predict(problem, DMFT(trajectories=N, batches=12), times)
@@ -177,6 +179,7 @@ def holds(values, exact, error=0.0):
     assert covered(values, exact) >= 0.75
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["warm"])
 def test_few_trajectories_have_no_bias_beyond_their_error_bars(name):
     problem, exact, time = regression(name)
@@ -319,6 +322,7 @@ def test_a_run_that_outgrows_its_room_goes_on():
     np.testing.assert_allclose(longer.m, whole.m, atol=1e-8)
 
 
+@pytest.mark.more
 def test_room_that_grows_and_factors_that_are_kept_change_nothing(monkeypatch):
     """Kernels of long runs begin small, and the factor of a ridge that returns is not computed anew."""
     problem, limit = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), DMFT(trajectories=N, batches=1)
@@ -356,6 +360,7 @@ def test_bad_settings_are_refused_in_words(make, message):
         make()
 
 
+@pytest.mark.more
 def test_few_trajectories_of_a_force_that_jumps_are_warned_of():
     problem = descent(ll.GradientDescent(ETA), loss=ll.AmplitudeLoss())
     with pytest.warns(ll.errors.AccuracyWarning, match="force of AmplitudeLoss jumps, and 64 traj.*=1024 or more"):

@@ -63,6 +63,9 @@ CASES = {
 }
 
 
+@pytest.mark.more_of(
+    "square", "trained", "equal units", "erf, start of any overlaps", "spherical", "relu", "linear", "erf"
+)
 @pytest.mark.parametrize("name", CASES)
 def test_a_family_is_what_its_members_are_alone(name):
     problems, rtol = CASES[name]
@@ -79,12 +82,12 @@ def test_any_times(times):
 @pytest.mark.parametrize(
     ("activation", "p", "k", "method"),
     [
-        ("erf", 4, 2, "auto"),
+        pytest.param("erf", 4, 2, "auto", marks=pytest.mark.more),
         ("relu", 1, 1, "auto"),
         ("square", 2, 1, "auto"),
-        ("linear", 2, 2, "auto"),
-        ("tanh", 1, 1, "quadrature"),
-        ("piecewise((-1, -1), (1, 1))", 1, 1, "auto"),
+        pytest.param("linear", 2, 2, "auto", marks=pytest.mark.more),
+        pytest.param("tanh", 1, 1, "quadrature", marks=pytest.mark.more),
+        pytest.param("piecewise((-1, -1), (1, 1))", 1, 1, "auto", marks=pytest.mark.more),
     ],
 )
 @pytest.mark.filterwarnings("ignore::limitlab.errors.AccuracyWarning")
@@ -119,6 +122,7 @@ def test_a_member_that_diverges_says_so_and_leaves_the_others_alone():
     check_equal(points, problems, limit, TIMES, 1e-8, which=(2, 3))
 
 
+@pytest.mark.more
 def test_a_member_with_many_steps_goes_on_alone_and_with_the_implicit_method_if_need_be(monkeypatch):
     """The others do not wait for it; the numbers of steps are small here, so that the test is short."""
     monkeypatch.setattr("limitlab.numerics.ode.integrate.TOGETHER_STEPS", 14)
@@ -171,6 +175,7 @@ def test_what_cannot_be_in_a_family_has_no_key():
         limit.many([*[committee()] * 7, committee(weight_decay=0.1)], TIMES)
 
 
+@pytest.mark.more
 def test_members_whose_units_start_alike_are_what_they_are_among_themselves():
     """Two units that are one and two that are not share a call, and neither sees the other, to the last bit."""
     limit = ll.OverlapODE()
@@ -197,7 +202,7 @@ def test_a_poor_quadrature_is_said_once():
     assert points[0].attrs["quadrature_error"] > 1e-5
 
 
-@pytest.mark.parametrize(("p", "k"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize(("p", "k"), [(1, 1), pytest.param(3, 2, marks=pytest.mark.more)])
 def test_moments_of_error_functions_equal_the_general_ones(p, k):
     n, lanes = p + k, 8
     rng = np.random.default_rng(p)

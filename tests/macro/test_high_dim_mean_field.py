@@ -39,6 +39,7 @@ def test_squares_by_matrix_formula_equal_squares_by_pairs(d, own):
     assert abs(jit_risk(problem, matrix, cloud) - jit_risk(problem, pairs, cloud)) < 1e-12
 
 
+@pytest.mark.more
 def test_pair_quadrature_agrees_with_exact_terms():
     problem, cloud = make(p=2, f="erf", g="square", trained=True), draw(2)
     exact, nodes = (interaction(problem, P, 5, nodes=3, method=method) for method in ("auto", "quadrature"))
@@ -50,7 +51,11 @@ def test_pair_quadrature_agrees_with_exact_terms():
 
 @pytest.mark.parametrize(
     ("f", "g", "own"),
-    [("erf", "relu", False), ("relu", "sign", True), ("hermite(3)", "square", False)],
+    [
+        pytest.param("erf", "relu", False, marks=pytest.mark.more),
+        pytest.param("relu", "sign", True, marks=pytest.mark.more),
+        ("hermite(3)", "square", False),
+    ],
 )
 def test_the_flow_is_the_gradient_of_the_risk(f, g, own):
     """dw/dt = -p d grad_w R means dm = -p (dR/dm) P, dq = -4 p q dR/dq, da = -kappa p dR/da."""
@@ -74,6 +79,7 @@ def test_equal_teacher_units_act_as_one():
     assert abs(jit_risk(single, links, cloud) - jit_risk(double, copies, twice)) < 1e-12
 
 
+@pytest.mark.more
 def test_crowds_are_the_limit_of_many_equal_units():
     """r units per atom with independent orthogonal parts: the self term falls like 1/r, exactly."""
     cloud = draw()
@@ -108,6 +114,7 @@ def test_rule_in_xi_has_the_moments_of_a_coordinate_on_the_sphere(n):
     assert abs(n * (n + 2) * (w @ x**4) / 3 - 1) < 1e-10
 
 
+@pytest.mark.more
 def test_error_of_the_rule_in_xi_is_reported():
     problem = make(p=2, k=1, f="relu")
     coarse, fine = (predict(problem, HighDimMeanField(d=6, nodes=nodes), np.array([0.0])) for nodes in (2, 24))

@@ -159,6 +159,7 @@ def test_recovery_is_a_power_law_and_its_absence_an_exponential():
     assert float(fails.train_loss[0, 0]) < 1e-20 and float(fails.error[0, 0]) > 0.1
 
 
+@pytest.mark.more
 def test_a_success_curve_is_one_sweep():
     grid = {"sample_ratio": [1.5, 3.0], "limit.width": [1, 4, math.inf]}
     ds = ll.sweep(ll.predict, wide(), grid, limit=ll.MatrixFlow(d=8, replicas=3), times=[1e4])

@@ -24,7 +24,7 @@ TIMES = np.array([0.0, 0.1, 0.4])
 ANISOTROPIC = np.array([[1.5**2, 1.0], [0.5**2, 1.0]])
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.3, -0.8, 0.95, -0.999, 0.9999])
+@pytest.mark.parametrize("rho", [pytest.param(0.0, marks=pytest.mark.more), 0.3, -0.8, 0.95, -0.999, 0.9999])
 def test_orthant_probabilities(rho):
     """Against a one-dimensional integral; at correlation 1 the larger threshold decides."""
     rng = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def energy(name, cloud):
     return sum(per_class) / 4
 
 
-@pytest.mark.parametrize("name", [MMN, "shifted(abs, 0.3)"])
+@pytest.mark.parametrize("name", [pytest.param(MMN, marks=pytest.mark.more), "shifted(abs, 0.3)"])
 def test_closed_gradients_are_automatic_derivatives(name):
     """Units 0 and 1 see each other only: twice the energy of both is what the flow descends, without own terms."""
     rng = np.random.default_rng(0)
@@ -90,6 +90,7 @@ def test_closed_gradients_are_automatic_derivatives(name):
     np.testing.assert_allclose(jax.jit(closed_risk)(field, halves), jax.jit(meeting)(pair), atol=1e-9)
 
 
+@pytest.mark.more
 def test_mirrored_units_stand_for_two():
     problem = mixture(student={"second_layer": "trained", "bias": "trained"}, start={"bias_scale": 0.4})
     one, two = (jax.tree.map(lambda x: x[0], draw_clouds(labelled(problem), 4, 5, images, seed=1)) for images in (1, 2))
@@ -99,7 +100,13 @@ def test_mirrored_units_stand_for_two():
         np.testing.assert_allclose(x[0], y[0], atol=1e-12)
 
 
-@pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.5)])
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more),
+        pytest.param(ll.AnisotropicMixture(delta=0.6, fraction=0.5), marks=pytest.mark.more),
+    ],
+)
 def test_samples_give_the_closed_gradient(inputs):
     """Within the scatter over sample sets; a clock wrong by two is noticed."""
     problem = mixture(inputs=inputs, student={"second_layer": "trained", "bias": "trained"}, start={"bias_scale": 0.3})
@@ -125,6 +132,7 @@ def cloud():
     return ll.predict(mixture(), ll.MeanField(d=D, particles=80, seed=0), TIMES)
 
 
+@pytest.mark.more
 def test_risk_falls_and_is_labelled(cloud):
     run = cloud
     assert np.all(np.diff(run.risk) < 0) and run.status == "ok" and run.end_time == TIMES[-1]
@@ -132,6 +140,7 @@ def test_risk_falls_and_is_labelled(cloud):
     np.testing.assert_allclose(run.weight.sum(), 1.0)
 
 
+@pytest.mark.more
 def test_schedule_is_a_change_of_clock(cloud):
     schedule = ll.PowerSchedule(exponent=0.25, onset=0.0)
     times = (0.75 * TIMES) ** (4 / 3)  # the clock at these is TIMES
@@ -140,6 +149,7 @@ def test_schedule_is_a_change_of_clock(cloud):
     np.testing.assert_allclose(run.risk, cloud.risk, rtol=1e-9)
 
 
+@pytest.mark.more
 def test_noise_is_that_of_a_brownian_motion():
     """One Euler step: the drift, and kicks of variance 2 T h on what is trained."""
     problem = mixture(temperature=0.2, start={"second_layer": "rademacher"})
@@ -159,6 +169,7 @@ def test_noise_is_that_of_a_brownian_motion():
     assert twice[0].attrs["step"] == 0.01 and twice[0].attrs["steps"] == 2
 
 
+@pytest.mark.more
 def test_any_sampler_and_any_activation():
     inputs = ll.CustomInputs(lambda key, count, d: ll.AnisotropicMixture(0.6, 0.5).draw(key, count, d))
     problem = mixture(inputs=inputs, activation="tanh", weight_decay=0.5)

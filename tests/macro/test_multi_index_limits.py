@@ -61,6 +61,7 @@ LAWS = {
 SUMMED = ("smooth", "odds", "noisy product", "a square and signs")  # on a grid that does not reach all labels
 
 
+@pytest.mark.more_of("smooth", "a square and signs", "noisy product")
 @pytest.mark.parametrize("case", LAWS)
 def test_the_derivative_of_the_free_entropy_is_the_information(case):
     words, width, variance, M = LAWS[case]
@@ -75,6 +76,7 @@ def test_the_derivative_of_the_free_entropy_is_the_information(case):
         assert (there - back) / (2 * size) != pytest.approx(np.trace(at.gg @ D), abs=tolerance)  # without the half
 
 
+@pytest.mark.more_of("a field and two signs")
 @pytest.mark.parametrize("case", [case for case in LAWS if case not in SUMMED])
 def test_probabilities_add_up_and_the_mean_hessian_is_minus_the_information(case):
     words, width, variance, M = LAWS[case]
@@ -101,6 +103,7 @@ RULES = {  # a link of two fields, its noise, the rule it should have
 }
 
 
+@pytest.mark.more_of("abs(z1)*z2", "z1*z2", "z1^2 + sign(z1*z2)")
 @pytest.mark.parametrize("words", RULES)
 def test_what_labels_tell_is_that_of_a_brute_sum(words):
     """Scattered nodes were off by 2 and 3 % for the first and the third, four times what was stated."""
@@ -131,6 +134,7 @@ def test_what_labels_tell_is_that_of_a_brute_sum(words):
         assert np.max(np.abs(np.array(rough) - right)) > 8e-3 * size
 
 
+@pytest.mark.more
 def test_the_stated_error_of_a_grid_covers_what_half_its_step_changes():
     law = law_of("abs(z1)*z2", 2, 0.3)
     at = information(law, M0)
@@ -213,13 +217,20 @@ def test_below_the_threshold_a_push_returns_to_alike_units_and_nothing_never_spe
 
 
 @pytest.mark.parametrize(
-    ("width", "sums", "majority"), [(3, 5.0179, 19.232), (5, 14.1451, 61.118), (7, 27.798, 128.99), (11, 68.811, 343.2)]
+    ("width", "sums", "majority"),
+    [
+        pytest.param(3, 5.0179, 19.232, marks=pytest.mark.more),
+        (5, 14.1451, 61.118),
+        (7, 27.798, 128.99),
+        (11, 68.811, 343.2),
+    ],
 )
 def test_specialisation_of_wide_committees(width, sums, majority):
     assert specialisation(SignSum(), width).alpha == pytest.approx(sums, rel=1e-5)
     assert specialisation(Majority(), width).alpha == pytest.approx(majority, rel=1e-4)
 
 
+@pytest.mark.more
 def test_very_wide_committees_approach_the_square_law_or_are_refused():
     """At width 21 coarse tables once gave 3.2 instead of 1330: growth must be 1 where it is said to be."""
     K = 21
@@ -284,6 +295,14 @@ CHANNELS = [
 ]
 
 
+@pytest.mark.more_of(
+    "Sign()",
+    "Rectified(variance=0.3)",
+    "Logistic()",
+    "Modulus(variance=0.3)",
+    "Door(width=0.7)",
+    "SquaredModulus(variance=0.3)",
+)
 @pytest.mark.parametrize("channel", CHANNELS, ids=repr)
 def test_one_direction_behind_a_channel_tells_what_the_channel_tells(channel):
     law, m = law_of("z1", 1, channel), 0.4

@@ -27,7 +27,11 @@ def check_against(prediction, independent, rtol=1e-6):
 
 @pytest.mark.parametrize(
     ("p", "k", "variance", "spherical", "trained"),
-    [(3, 2, 0.0, False, False), (2, 1, 0.3, True, False), (2, 3, 0.1, False, True)],
+    [
+        pytest.param(3, 2, 0.0, False, False, marks=pytest.mark.more),
+        (2, 1, 0.3, True, False),
+        pytest.param(2, 3, 0.1, False, True, marks=pytest.mark.more),
+    ],
 )
 def test_erf_overlaps_equal_independent_code(p, k, variance, spherical, trained):
     start = random_start(p, k, seed=p)
@@ -64,7 +68,13 @@ def test_erf_overlaps_equal_independent_code(p, k, variance, spherical, trained)
 
 @pytest.mark.parametrize(
     ("student", "teacher"),
-    [("relu", "relu"), ("erf", "square"), ("relu", "tanh"), ("square", "relu"), ("tanh", "sign")],
+    [
+        ("relu", "relu"),
+        pytest.param("erf", "square", marks=pytest.mark.more),
+        pytest.param("relu", "tanh", marks=pytest.mark.more),
+        pytest.param("square", "relu", marks=pytest.mark.more),
+        pytest.param("tanh", "sign", marks=pytest.mark.more),
+    ],
 )
 def test_two_unit_overlaps_equal_independent_quadrature(student, teacher):
     start = ll.OverlapStart(Q=0.8, M=0.3, P=1.1)
@@ -148,6 +158,7 @@ def test_permuting_students_permutes_the_solution():
     np.testing.assert_allclose(one.M.values[:, order], two.M.values, rtol=1e-8)
 
 
+@pytest.mark.more
 def test_long_plateau_is_crossed_and_the_implicit_method_takes_over():
     problem = ll.library.soft_committee(width=2, learning_rate=0.1, tilt=1e-6)
     times = np.array([10.0, 1e3, 1e5])
@@ -178,6 +189,7 @@ def test_custom_functions_say_how_their_moments_were_computed():
     assert 0 <= pred.attrs["quadrature_error"] < 1e-6
 
 
+@pytest.mark.more
 def test_named_and_anonymous_tanh_agree():
     one, two = (
         ll.predict(committee(f, "erf", p=2, k=1), ll.OverlapODE(), [1.0, 4.0]).risk
@@ -186,6 +198,7 @@ def test_named_and_anonymous_tanh_agree():
     np.testing.assert_allclose(one, two, rtol=1e-6)
 
 
+@pytest.mark.more
 def test_random_starts_at_finite_d_come_in_replicas_and_equal_those_of_simulate():
     problem = ll.library.escaping_mediocrity(width=2, learning_rate=0.1)
     pred = ll.predict(problem, ll.OverlapODE(d=300, replicas=3, seed=5), [0.0, 0.1])
@@ -232,7 +245,7 @@ def test_overlaps_stay_symmetric_and_the_risk_positive_above_the_learning_bound(
     assert float(pred.risk.min()) > 0.5 * float(pred.risk.isel(time=0).min())
 
 
-@pytest.mark.parametrize("P12", [1.0, -1.0])
+@pytest.mark.parametrize("P12", [pytest.param(1.0, marks=pytest.mark.more), -1.0])
 def test_exactly_parallel_relu_teachers(P12):
     """A copy of a teacher is the teacher; an antiparallel one is the limit of an almost antiparallel one."""
     m = np.array([[0.3], [-0.1]])

@@ -34,6 +34,18 @@ def impatient(monkeypatch):
     monkeypatch.setattr("limitlab.macro.dmft.solve.PIECE", 1)
 
 
+@pytest.mark.more_of(
+    "RadialFlow, cells",
+    "MatrixFlow",
+    "RadialFlow",
+    "HighDimMeanField",
+    "DimensionFree",
+    "RadialFlow, proximal",
+    "OverlapSDE",
+    "MeanField with noise",
+    "MeanField",
+    "DMFT",
+)
 @pytest.mark.parametrize("name", CASES)
 def test_a_limit_ticks_and_can_be_stopped(name, impatient):
     problem, limit, times = CASES[name]

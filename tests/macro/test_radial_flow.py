@@ -47,7 +47,10 @@ def test_averages_over_directions_are_exact(d):
 
 @pytest.mark.parametrize(
     "smoother",
-    [SpherePiecewise(0.5, 0.2, (1.0, -2.0), (0.3, -0.8), 7), DirectionSmoother(jnp.tanh, jax.grad(jnp.tanh), 7)],
+    [
+        pytest.param(SpherePiecewise(0.5, 0.2, (1.0, -2.0), (0.3, -0.8), 7), marks=pytest.mark.more),
+        DirectionSmoother(jnp.tanh, jax.grad(jnp.tanh), 7),
+    ],
 )
 def test_slope_and_pull_are_derivatives(smoother):
     for m, s in ((0.1, 0.4), (-0.7, 1.9)):
@@ -100,6 +103,7 @@ def independent_risk(delta, scale, d, times, speed=1.0):
     return np.array([p @ parts(r)[0] ** 2 / 2 for r in run.y.T])
 
 
+@pytest.mark.more_of("0.9-10")
 @pytest.mark.parametrize(
     ("delta", "d"),
     [
@@ -125,6 +129,7 @@ def test_risks_agree_with_independent_code(delta, d):
         assert abs(float(many.risk[-1] - here.risk[-1])) < 1e-6 < abs(float(few.risk[-1] - here.risk[-1]))
 
 
+@pytest.mark.more
 def test_panels_are_split_where_the_start_is_torn_apart():
     """At small d some norms run away and others stay: equal panels would need thousands of nodes."""
     learner, times = problem(0.9, 0.3), np.linspace(0.0, 3.0, 5)  # as many as above: the same programs
@@ -152,7 +157,9 @@ def test_risk_falls_at_the_rate_of_the_squared_speed():
     assert slope == pytest.approx(-float(flow.weight.values @ speed**2), rel=1e-6)
 
 
-@pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.6), ll.AnisotropicMixture(0.6, 0.3)])
+@pytest.mark.parametrize(
+    "inputs", [ll.IsotropicMixture(0.6), pytest.param(ll.AnisotropicMixture(0.6, 0.3), marks=pytest.mark.more)]
+)
 def test_relu_conserves_a_quadratic_form(inputs):
     learner = problem(
         activation="relu",
@@ -213,6 +220,7 @@ def reference():
     return ll.predict(problem(), ll.RadialFlow(d=40, nodes=48), times=TIMES).risk.values
 
 
+@pytest.mark.more
 def test_volumes_converge_at_first_order_and_keep_mass(reference):
     runs = [
         ll.predict(problem(), ll.RadialFlow(d=40, method="volumes", cells=n, reach=3.0), times=TIMES)
@@ -227,6 +235,7 @@ def test_volumes_converge_at_first_order_and_keep_mass(reference):
         assert np.all(np.diff(run.risk.values) < 0)
 
 
+@pytest.mark.more
 def test_proximal_steps_converge_at_first_order(reference):
     errors = []
     for step in (0.05, 0.025, 0.0125):
@@ -237,6 +246,7 @@ def test_proximal_steps_converge_at_first_order(reference):
     assert np.all(np.abs(orders - 1) < 0.12), orders
 
 
+@pytest.mark.more
 def test_a_wall_at_zero():
     """A kink at 0 brings norms to 0 in finite time; all roads stay there, and a larger start escapes."""
     times = np.array([0.0, 1.0, 2.0, 4.0])
@@ -256,6 +266,7 @@ def test_a_wall_at_zero():
 HOT = problem(0.5, rule={"temperature": 0.002, "weight_decay": 0.1})
 
 
+@pytest.mark.more
 def test_the_free_energy_falls_to_that_of_the_law_at_rest():
     rest = ll.analysis.stationary_law(HOT, d=20)
     flow = ll.predict(HOT, ll.RadialFlow(d=20), times=np.array([0.0, 0.1, 0.5, 1.0, 5.0, 60.0]))
@@ -330,6 +341,7 @@ def test_bad_values_are_refused_in_words(make, pattern):
         make()
 
 
+@pytest.mark.more
 def test_one_dimension_and_smooth_activations():
     times = np.array([0.0, 1.0])
     for d in (1, 2, math.inf):

@@ -36,6 +36,7 @@ def test_moments_of_activations():
         np.testing.assert_allclose(ll.RandomFeatures(1.0, act).kappas(), numbers, atol=6e-9)
 
 
+@pytest.mark.more
 def test_numbers_of_other_code():
     relu, tanh = ll.predict(RELU), ll.predict(TANH)
     np.testing.assert_allclose([relu.train_loss, relu.risk], [0.00613986, 0.56217827], atol=6e-9)
@@ -61,7 +62,11 @@ def test_features_without_a_linear_part_learn_nothing():
     assert float(ll.predict(features("abs", ll.Sign(), ll.SquareLoss())).generalisation_error) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("problem", [RELU, TANH], ids=["relu", "tanh"])
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(RELU, marks=pytest.mark.more), pytest.param(TANH, marks=pytest.mark.more)],
+    ids=["relu", "tanh"],
+)
 def test_real_features_agree(problem):
     sim, pred = ll.simulate(problem, d=150, replicas=16, seed=0), ll.predict(problem)
     for name in ("train_loss", "risk", "q", "squared_norm", "generalisation_error"):

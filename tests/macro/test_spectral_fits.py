@@ -47,6 +47,7 @@ TABLE = [  # of the formula sheet, by other code
 ]
 
 
+@pytest.mark.more_of("spectrum0-case0-numbers0-0.25366802")
 @pytest.mark.parametrize(("spectrum", "case", "numbers", "error"), TABLE)
 def test_numbers_of_other_code(spectrum, case, numbers, error):
     found = solved(spectrum, **case)
@@ -84,6 +85,14 @@ FITS = [  # with noise: one compiled program for each loss
 ]
 
 
+@pytest.mark.more_of(
+    "HuberLoss-GaussianNoise-float-float",
+    "PseudoHuberLoss-GaussianNoise-float-float",
+    "MaxMargin-Sign-float-float",
+    "HingeLoss-Sign-float-float",
+    "SquaredHingeLoss-Sign-float-float",
+    "LogisticLoss-Sign-float-float",
+)
 @pytest.mark.parametrize(("loss", "channel", "alpha", "penalty"), FITS, ids=lambda x: type(x).__name__)
 def test_a_flat_spectrum_is_none(loss, channel, alpha, penalty):
     plain, flat, split = (
@@ -97,6 +106,14 @@ def test_a_flat_spectrum_is_none(loss, channel, alpha, penalty):
     np.testing.assert_allclose(flat.squared_norm, plain.q, rtol=1e-8)
 
 
+@pytest.mark.more_of(
+    "MaxMargin-Sign-float-float",
+    "HingeLoss-Sign-float-float",
+    "SquaredHingeLoss-Sign-float-float",
+    "PseudoHuberLoss-GaussianNoise-float-float",
+    "HuberLoss-GaussianNoise-float-float",
+    "SquareLoss-Sign-float-float",
+)
 @pytest.mark.parametrize(("loss", "channel", "alpha", "penalty"), FITS, ids=lambda x: type(x).__name__)
 def test_scale_split_and_unexplained(loss, channel, alpha, penalty):
     one = solved(TWO, channel, loss, alpha, penalty)
@@ -128,7 +145,10 @@ def objective(problem, penalties):
     return setting.ratio * values["train_loss"] + penalties * values["squared_norm"] / 2, values
 
 
-@pytest.mark.parametrize(("loss", "channel"), [(ll.LogisticLoss(), ll.Sign()), (ll.SquareLoss(), ll.Sign())])
+@pytest.mark.parametrize(
+    ("loss", "channel"),
+    [pytest.param(ll.LogisticLoss(), ll.Sign(), marks=pytest.mark.more), (ll.SquareLoss(), ll.Sign())],
+)
 def test_the_penalty_weighs_the_norm_of_the_weights_and_not_that_of_fields(loss, channel):
     penalties = np.array([0.099, 0.1, 0.101])
     least, values = objective(fit(TWO, channel, loss), penalties)
@@ -147,6 +167,7 @@ def test_ridge_obeys_generalised_cross_validation():
     np.testing.assert_allclose(np.sum(h * c / (c + kappa)), df1, rtol=1e-12)
 
 
+@pytest.mark.more
 def test_ridge_in_closed_form_is_the_fixed_point():
     square = ll.CustomLoss(lambda t: t**2 / 2, of="residual")
     for spectrum in (TWO, ll.Spectrum([0.0, 0.5, 3.0], [0.2, 0.5, 0.3], unexplained=0.2)):
@@ -165,6 +186,7 @@ def test_least_squares_diverges_where_samples_are_as_many_as_seen_directions():
         solved(dim, ll.GaussianNoise(0.1), ll.HuberLoss(1.0), 0.5, 0.0)
 
 
+@pytest.mark.more
 def test_separability_sees_rank_and_what_is_unexplained():
     sign = ll.Sign(flip=0.1)
     plain = ll.separability_threshold(sign)
@@ -203,6 +225,7 @@ def test_the_best_penalty_of_other_losses():
     assert near[1] <= min(near) + 1e-9
 
 
+@pytest.mark.more
 def test_a_curve_has_the_points():
     problem = fit(TWO)
     curve = ll.ERMAsymptotics().curve(problem, [1.0, 2.0], [0.1, 0.3])
@@ -231,6 +254,7 @@ AT_FINITE_SIZE = {
 }
 
 
+@pytest.mark.more_of("signs", "squared hinge", "unexplained", "max margin", "logistic", "rank", "hinge")
 @pytest.mark.parametrize("case", AT_FINITE_SIZE)
 def test_fits_agree(case):
     problem = AT_FINITE_SIZE[case]

@@ -58,6 +58,7 @@ def assert_close(values, exact, sigmas=4.0):
 # --- nesting and closed forms --------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_one_unit_of_weight_one_is_one_direction_number_by_number():
     parts = {"teacher": ll.SingleIndex(ll.GaussianPrior()), "channel": ll.GaussianNoise(0.2), "alpha": 1.5}
     parts |= {"rule": ll.Langevin(0.1, 0.3, spherical=False, penalty=0.2), "start": ll.InformedStart(0.4)}
@@ -74,7 +75,7 @@ def test_one_unit_of_weight_one_is_one_direction_number_by_number():
     assert np.all(np.abs(other.risk - one.risk) < 5 * other.risk_error if "risk_error" in other else True)
 
 
-@pytest.mark.parametrize("identity", [True, False])
+@pytest.mark.parametrize("identity", [pytest.param(True, marks=pytest.mark.more), False])
 def test_a_linear_committee_is_one_linear_unit(identity):
     """All units feel the same force, so that their mean moves as one unit and all by the same amount."""
     alpha, eps, steps = 2.0, 0.05, np.array([0, 5, 20, 60])
@@ -92,6 +93,7 @@ def test_a_linear_committee_is_one_linear_unit(identity):
     assert_close(seen.M[..., 1, 0], exact - 0.1)
 
 
+@pytest.mark.more
 def test_a_unit_without_weight_stays_and_leaves_the_others_alone():
     student = ll.Committee(2, "erf", output_weights=[1.0, 0.0])
     seen = ll.predict(committee(student), DMFT(trajectories=N, batches=2), [0.0, 10.0])
@@ -100,6 +102,7 @@ def test_a_unit_without_weight_stays_and_leaves_the_others_alone():
     assert np.all(np.abs(seen.M[-1, :, 0, 0] - 0.3) > 0.05)
 
 
+@pytest.mark.more
 def test_units_that_change_places_change_places_in_the_result():
     limit, turned = DMFT(trajectories=N, batches=8), M0[::-1].copy()
     one = ll.predict(committee(), limit, [0.0, 10.0])
@@ -110,6 +113,7 @@ def test_units_that_change_places_change_places_in_the_result():
     assert ll.compare(one, back, variables=["M", "Q", "C", "R", "train_loss"], check_problem=False).agrees
 
 
+@pytest.mark.more
 def test_the_sphere_is_kept_identically_and_a_run_goes_on(tmp_path):
     problem, limit = committee(rule=ll.StochasticGD(0.5, 0.5)), DMFT(trajectories=N, batches=2)
     whole = ll.predict(problem, limit, [2.0, 10.0])
@@ -243,6 +247,7 @@ def scores(problem, steps, d, runs, limit, seed=7):
     return z
 
 
+@pytest.mark.more
 def test_two_units_agree_with_simulations():
     z = scores(committee(), 24, 400, 24, DMFT(trajectories=N, batches=24))
     assert max(z.values()) < 4.5, z
@@ -403,6 +408,7 @@ def test_steps_that_overshoot_are_warned_of():
         DMFT(trajectories=8192)._prepare(DMFT().setting(problem, Asked("a test")), np.array([0.0, 0.1]))
 
 
+@pytest.mark.more
 def test_few_trajectories_of_units_with_kinks_are_warned_of():
     with pytest.warns(ll.errors.AccuracyWarning, match="force of units with kinks jumps, and 64 traj"):
         ll.predict(committee(ll.Committee(2, "relu")), DMFT(trajectories=64, batches=1), [0.0, 0.5])

@@ -88,6 +88,7 @@ def same(one, two):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.more_of("inputs that follow the student", "noise", "batches, heat", "overlaps")
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_is_the_same_however_it_is_cut(name):
     problem, columns = CASES[name]
@@ -125,7 +126,7 @@ def test_a_block_is_bounded_in_bytes(d, batch):
     assert plan.length == loop.LONGEST or 2 * plan.length * a_step > loop.BLOCK
 
 
-@pytest.mark.parametrize("representation", ["weights", "overlaps"])
+@pytest.mark.parametrize("representation", [pytest.param("weights", marks=pytest.mark.more), "overlaps"])
 def test_results_do_not_depend_on_replica_count_or_saved_times(representation):
     problem = committee(p=2, k=2, variance=0.1)
     few = ll.simulate(problem, 50, [0.5], replicas=2, seed=4, representation=representation)

@@ -94,6 +94,7 @@ CASES = {
 }
 
 
+@pytest.mark.more_of("layers in turn", "batch, noise, decay", "fixed second layer")
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_is_the_rule_written_by_hand(name):
     problem, steps = CASES[name], np.array([0, 20, 33])
@@ -114,7 +115,7 @@ def test_a_run_is_the_rule_written_by_hand(name):
         np.testing.assert_allclose(sim.latent_risk[i, 1], np.mean((problem.teacher.values - bar) ** 2) / 2, rtol=1e-10)
 
 
-@pytest.mark.parametrize("n", [40, 2])
+@pytest.mark.parametrize("n", [pytest.param(40, marks=pytest.mark.more), 2])
 def test_the_ridge_fit_solves_the_normal_equations(n):
     penalty, problem, net = 1e-3, sparse(variance=0.2), cube_network()
     _, setting = stepping.live(problem)
@@ -207,7 +208,7 @@ def test_straight_lines_with_kinks_are_recognised():
     assert ll.activation("square").pieces() is None
 
 
-@pytest.mark.parametrize(("others", "latent"), [(11, 2), (300, 2)])
+@pytest.mark.parametrize(("others", "latent"), [pytest.param(11, 2, marks=pytest.mark.more), (300, 2)])
 def test_the_residual_risk_is_unbiased(others, latent):
     """Against all signs at 11 coordinates; linear networks have no scatter at all where draws suffice."""
     rng = np.random.default_rng(1)

@@ -48,6 +48,7 @@ def test_one_step_is_the_formula():
     np.testing.assert_allclose(after.a, keep * a + da, rtol=1e-12)
 
 
+@pytest.mark.more
 def test_added_noise_has_variance_two_T_eta():
     rule = dataclasses.replace(FULL.algorithm, weight_decay=0.0)
     still = dataclasses.replace(FULL, algorithm=rule)
@@ -70,6 +71,7 @@ def test_what_is_fixed_stays():
     assert "b" not in plain and set(np.unique(plain.a)) == {-1.0, 1.0}
 
 
+@pytest.mark.more
 def test_replicas_and_times_do_not_change_the_numbers():
     times = np.array([0.0, 0.02, 0.05])
     few = ll.simulate(FULL, d=D, times=times[1:2], replicas=1, seed=3)
@@ -85,7 +87,13 @@ def test_replicas_and_times_do_not_change_the_numbers():
     np.testing.assert_allclose(many.polarisation[0, 0], np.linalg.norm(direction.mean(axis=0)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.4)])
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more),
+        pytest.param(ll.AnisotropicMixture(delta=0.6, fraction=0.4), marks=pytest.mark.more),
+    ],
+)
 def test_measured_risk_is_unbiased(inputs):
     """Over many test sets, against the closed form; the noise floor counts half its variance."""
     problem, net = dataclasses.replace(FULL, inputs=inputs), mixed_network()
@@ -118,6 +126,7 @@ def test_anisotropic_blocks_and_alignment():
     np.testing.assert_allclose(sim.alignment, (square[..., 0] / square.sum(-1)).mean(-1), rtol=1e-12)
 
 
+@pytest.mark.more
 def test_a_sampler_of_ones_own_has_the_same_law():
     """The mixture written as a sampler: one-step increments of both have the same law."""
     inputs = ll.IsotropicMixture(0.5)

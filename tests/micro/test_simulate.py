@@ -43,6 +43,13 @@ def scalars(data):
     }
 
 
+@pytest.mark.more_of(
+    "rank-deficient start",
+    "as many fields as dimensions",
+    "relu, batches",
+    "erf, trained",
+    "more fields than dimensions",
+)
 @pytest.mark.parametrize("name", LAW_CASES)
 def test_overlaps_have_the_law_of_the_weights(name):
     """Two-sample Kolmogorov-Smirnov tests on scalars of the state after 40 steps, replicas by the thousand."""
@@ -81,6 +88,7 @@ def test_starts_are_realised_exactly_at_finite_d():
         np.testing.assert_allclose(sim[name].isel(time=0, replica=1), getattr(start, name), atol=1e-12)
 
 
+@pytest.mark.more
 def test_random_start_has_its_exact_law_at_finite_d():
     """Moments of a Gaussian start at d = 9: E M = 0, var M = 1/d, E Q = 1, var Q_ii = 2/d, var Q_ij = 1/d."""
     problem = committee(p=2, k=2, start=ll.RandomStart())

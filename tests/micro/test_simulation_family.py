@@ -51,6 +51,7 @@ def check_members(found, problems, members, representation):
         }
 
 
+@pytest.mark.more_of("overlaps", "batches by weights", "sphere, batches", "random second layer", "trained second layer")
 @pytest.mark.parametrize("name", CASES)
 def test_each_member_is_what_simulate_gives(name):
     """The first has no noise on its labels, which is another program when it is alone: here for two, below for all."""
@@ -70,7 +71,7 @@ def test_a_member_without_noise_is_what_simulate_gives(name):
     check_members(family(problems, SEEDS, 20, TIMES, 2, representation), problems, (0,), representation)
 
 
-@pytest.mark.parametrize("representation", ["weights", "overlaps"])
+@pytest.mark.parametrize("representation", [pytest.param("weights", marks=pytest.mark.more), "overlaps"])
 def test_a_member_depends_neither_on_the_others_nor_on_its_place(representation):
     problems = spread(12, student="square", teacher="square", start=START, learning_rate=0.05)
     problems += [dataclasses.replace(problems[0], algorithm=ll.OnlineSGD(learning_rate=5.0))]  # dies
@@ -108,6 +109,7 @@ def test_who_may_be_in_a_family():
         family([one, committee(p=3)], [0, 1], 20, TIMES)
 
 
+@pytest.mark.more
 def test_a_sweep_uses_it_and_loses_nothing_by_it(tmp_path, monkeypatch):
     calls = []
     counted = lambda *a, **k: calls.append(len(a[0])) or family(*a, **k)  # noqa: E731

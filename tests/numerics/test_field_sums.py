@@ -83,7 +83,14 @@ def monte_carlo(student, teacher, p, Omega, c, noise, seed=0, n=400_000):
     return L, V
 
 
-@pytest.mark.parametrize(("student", "teacher"), [("relu", "relu"), ("relu", "erf"), ("square", "relu")])
+@pytest.mark.parametrize(
+    ("student", "teacher"),
+    [
+        pytest.param("relu", "relu", marks=pytest.mark.more),
+        pytest.param("relu", "erf", marks=pytest.mark.more),
+        ("square", "relu"),
+    ],
+)
 def test_many_field_moments_match_monte_carlo_even_for_singular_overlaps(student, teacher):
     p, k = 3, 2
     Omega, c = gram(p + k, 1, rank=3), weights(p + k)
@@ -117,7 +124,14 @@ def planar(student, teacher, p, A, c, noise):
     return total
 
 
-@pytest.mark.parametrize(("student", "teacher"), [("relu", "relu"), ("abs", "relu"), ("relu", "erf")])
+@pytest.mark.parametrize(
+    ("student", "teacher"),
+    [
+        pytest.param("relu", "relu", marks=pytest.mark.more),
+        ("abs", "relu"),
+        pytest.param("relu", "erf", marks=pytest.mark.more),
+    ],
+)
 def test_fields_in_a_plane(student, teacher):
     """Rank two: two fields are both zero where two others are, and correlations of what is left of them are 0/0."""
     for seed, parallel in ((1, False), (2, False), (3, True)):
@@ -198,7 +212,15 @@ def test_square_matrix_formula_equals_the_terms():
         np.testing.assert_allclose(x, y, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("p", "k"), [(1, 1), (2, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize(
+    ("p", "k"),
+    [
+        (1, 1),
+        pytest.param(2, 1, marks=pytest.mark.more),
+        pytest.param(2, 2, marks=pytest.mark.more),
+        pytest.param(3, 2, marks=pytest.mark.more),
+    ],
+)
 def test_quadrature_of_any_function_meets_its_error_estimate(p, k):
     """erf given as an anonymous function must agree with its closed form within the stated error."""
     Omega, c = gram(p + k, 4), weights(p + k)
@@ -279,7 +301,12 @@ def edges(p, k):
 
 @pytest.mark.parametrize(
     ("student", "teacher", "p", "k"),
-    [("erf", "erf", 4, 2), ("tanh", "sigmoid", 1, 1), ("relu", "relu", 4, 2), ("relu", "linear", 1, 2)],
+    [
+        ("erf", "erf", 4, 2),
+        pytest.param("tanh", "sigmoid", 1, 1, marks=pytest.mark.more),
+        pytest.param("relu", "relu", 4, 2, marks=pytest.mark.more),
+        ("relu", "linear", 1, 2),
+    ],
 )
 def test_formulas_for_one_kind_of_function_equal_the_general_terms(student, teacher, p, k):
     f, g = ll.activation(student), ll.activation(teacher)
@@ -293,7 +320,7 @@ def test_formulas_for_one_kind_of_function_equal_the_general_terms(student, teac
             np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * np.max(np.abs(y)))
 
 
-@pytest.mark.parametrize("name", ["erf", "relu"])
+@pytest.mark.parametrize("name", ["erf", pytest.param("relu", marks=pytest.mark.more)])
 def test_a_wide_problem_agrees_with_a_part_of_it(name):
     """Fields without weight in the error change nothing: pieces of a wide table against one small table."""
     p, k, part = 17, 2, [2, 9, 16, 18]
@@ -316,7 +343,9 @@ def test_no_constants_are_as_many_as_four_fields(student, teacher):
     assert max(np.size(v.aval) for e in traced.eqns for v in e.outvars) < 10 * n**2
 
 
-@pytest.mark.parametrize("name", ["erf", "relu", "tanh"])
+@pytest.mark.parametrize(
+    "name", ["erf", pytest.param("relu", marks=pytest.mark.more), pytest.param("tanh", marks=pytest.mark.more)]
+)
 def test_moments_have_the_derivatives_of_their_differences(name):
     p, k = 2, 1
     sums, Omega, c = field_sum(ll.activation(name), ll.activation(name), p, k), gram(p + k, 6), weights(p + k)

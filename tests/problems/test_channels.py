@@ -56,6 +56,22 @@ def _of(function, channel, *numbers):
     return np.asarray(function(traced(channel), *(jnp.asarray(float(x)) for x in numbers)))
 
 
+@pytest.mark.more_of(
+    "Rectified(variance=1e-05)",
+    "Modulus(variance=1e-05)",
+    "Modulus()",
+    "SquaredModulus()",
+    "Sign(variance=0.3)",
+    "Sign()",
+    "Sign(flip=0.1)",
+    "Sign(variance=0.2, flip=0.0001)",
+    "Rectified()",
+    "Modulus(variance=0.1)",
+    "Logistic()",
+    "Rectified(variance=0.1)",
+    "Door(width=0.6)",
+    "SquaredModulus(variance=0.3)",
+)
 @pytest.mark.parametrize("channel", CHANNELS, ids=repr)
 def test_the_law_is_normalised_and_on_the_nishimori_line(channel):
     for m, V in PLACES[1:3] if channel in SLOW else PLACES:
@@ -73,6 +89,7 @@ def test_the_law_is_normalised_and_on_the_nishimori_line(channel):
             assert error == pytest.approx(mse, rel=1e-6)
 
 
+@pytest.mark.more_of("Door(width=0.6)", "SquaredModulus(variance=0.3)")
 @pytest.mark.parametrize("channel", CHANNELS, ids=repr)
 def test_information_is_the_slope_of_the_free_entropy(channel):
     """2 dPhi_out/dm = E g^2 at fixed rho = m + V."""
@@ -84,6 +101,15 @@ def test_information_is_the_slope_of_the_free_entropy(channel):
     assert not 2 * slope == pytest.approx(_of(_bayes, channel, m, 1.02 * V)[0], rel=1e-3)  # negative control
 
 
+@pytest.mark.more_of(
+    "SquaredModulus(variance=0.3)",
+    "Rectified(variance=1e-05)",
+    "Rectified(variance=0.1)",
+    "Modulus(variance=0.1)",
+    "Modulus(variance=1e-05)",
+    "Door(width=0.6)",
+    "Logistic()",
+)
 @pytest.mark.parametrize("channel", CHANNELS, ids=repr)
 def test_g_and_dg_are_derivatives(channel):
     live = traced(channel)
@@ -127,6 +153,17 @@ def _brute(channel, rho, m, q, V):
     return np.sum(weight[:, None] * teacher * g**2) * dy
 
 
+@pytest.mark.more_of(
+    "matched-Logistic()",
+    "mismatched-GaussianNoise(variance=0.3)",
+    "matched-Rectified(variance=0.2)",
+    "mismatched-Rectified(variance=0.2)",
+    "mismatched-Modulus(variance=0.2)",
+    "matched-Modulus(variance=0.2)",
+    "matched-GaussianNoise(variance=0.3)",
+    "mismatched-SquaredModulus(variance=0.5)",
+    "matched-SquaredModulus(variance=0.5)",
+)
 @pytest.mark.parametrize(
     "channel",
     [
@@ -158,6 +195,16 @@ def _stein(channel, q, slope, V0, V):
     return jnp.stack([jnp.sum(law.weight), *(law.mean(x) for x in terms), *both])
 
 
+@pytest.mark.more_of(
+    "Rectified(variance=1e-05)",
+    "Modulus(variance=1e-05)",
+    "Modulus(variance=1.0)",
+    "Logistic()",
+    "Rectified(variance=0.1)",
+    "Modulus(variance=0.1)",
+    "Door(width=0.6)",
+    "SquaredModulus(variance=0.3)",
+)
 @pytest.mark.parametrize("channel", [*CHANNELS, ll.Modulus(1.0), ll.Rectified(1e-3), ll.Door(2.0)], ids=repr)
 def test_a_student_who_believes_something_else(channel):
     """E[omega g] = m E[f0 g] + q E[dg] by parts for any belief V: nodes must see where the student changes its mind."""
@@ -204,6 +251,7 @@ def _three_errors(channel, m, V):
     return jnp.stack([general, channel.classification_error(m, V), channel.prediction_error(m + V, m, m, V)])
 
 
+@pytest.mark.more
 def test_classification_errors():
     """The closed form of Sign against the general integral; the Bayes error is the error of the Bayes rule."""
     for channel in (ll.Sign(0.2, 0.1), ll.Logistic(), ll.Door(0.6)):
@@ -224,6 +272,7 @@ def test_samples_follow_the_mean_label(channel):
     channel.check_labels(y, by="test")
 
 
+@pytest.mark.more
 def test_custom_channels_reproduce_the_built_in_ones():
     odds = CustomBinary(jax.nn.sigmoid, width=1.0)
     width = 0.3
@@ -305,6 +354,7 @@ FITS = {
 }
 
 
+@pytest.mark.more_of("odds, residuals", "modulus", "signs, logistic", "rectified")
 @pytest.mark.parametrize("name", FITS)
 def test_the_response_of_a_fit_is_the_slope_of_its_envelope(name):
     r"""With M the Moreau envelope and (z, omega) ~ N(0, [[rho, m], [m, q]]): dM/d omega = -g, so that
@@ -326,7 +376,9 @@ def test_the_response_of_a_fit_is_the_slope_of_its_envelope(name):
     np.testing.assert_allclose([along_m, along_q], [-f0_g, bend / 2], rtol=2e-6)
 
 
-@pytest.mark.parametrize("channel", [ll.Modulus(variance=0.2), ll.SquaredModulus(variance=0.2)])
+@pytest.mark.parametrize(
+    "channel", [ll.Modulus(variance=0.2), pytest.param(ll.SquaredModulus(variance=0.2), marks=pytest.mark.more)]
+)
 def test_a_blind_fit_has_the_law_of_a_fit_that_learned_nothing(channel):
     loss, p = ll.PseudoHuberLoss(0.6), Predictor(jnp.zeros(()), jnp.asarray(0.7), jnp.asarray(1.3))
     assert channel.blind(loss) and not channel.blind(ll.LogisticLoss())
@@ -355,6 +407,7 @@ def _odds_by_brute_force(y, w, V):
     return np.log(np.sum(p) / np.sum(base)), y * mean, bent
 
 
+@pytest.mark.more
 def test_logistic_grid_is_exact_where_it_is_used(monkeypatch):
     """Up to V = 1.1 a few nodes do, to rounding; a grid of 33 would lose two digits; beyond, panels take over."""
     from limitlab.problems.channels import logistic  # its rules are its own business elsewhere

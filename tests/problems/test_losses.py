@@ -41,6 +41,7 @@ def fields(V, seed=0):
     return np.concatenate([3 * x[0], 100 * x[1], V * x[2], x[3] - V, x[4] - V / 2, 0.3 * V + x[5]])
 
 
+@pytest.mark.more_of("exponential")
 @pytest.mark.parametrize("name", SMOOTH)
 def test_proximal_points_solve_their_equation_for_every_variance(name):
     loss = SMOOTH[name]
@@ -75,6 +76,7 @@ def test_pull_is_minus_the_slope_of_the_moreau_envelope(name, V):
     np.testing.assert_allclose(slope, bend, rtol=1e-7, atol=1e-12)
 
 
+@pytest.mark.more_of("exponential")
 @pytest.mark.parametrize("name", ALL)
 def test_proximal_point_is_the_best_of_a_grid(name):
     loss, V = ALL[name], 0.8

@@ -34,6 +34,7 @@ def _at(function, prior, *numbers):
     return np.asarray(function(traced(prior), *(jnp.asarray(float(x)) for x in numbers)))
 
 
+@pytest.mark.more_of("LaplacePrior(scale=0.8)")
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)
 def test_posterior_moments_are_derivatives(prior):
     live = traced(prior)
@@ -45,6 +46,7 @@ def test_posterior_moments_are_derivatives(prior):
     np.testing.assert_allclose(post.variance, var, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.more_of("LaplacePrior(scale=0.8)")
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)
 def test_overlap_error_and_potential(prior):
     rho = float(prior.second_moment)
@@ -58,6 +60,12 @@ def test_overlap_error_and_potential(prior):
         np.testing.assert_allclose(_at(_overlaps, prior, A, A, A)[:2], m, rtol=1e-7)
 
 
+@pytest.mark.more_of(
+    "GaussBernoulliPrior(density=0.1, variance=3.0)",
+    "GaussBernoulliPrior(density=1.0, variance=0.7)",
+    "GaussianPrior(variance=2.5)",
+    "GaussianPrior()",
+)
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)
 def test_brute_force(prior):
     """m, q, V off the Nishimori line by sums over w and z."""

@@ -35,9 +35,9 @@ def mixture(start: ll.AbstractStart, weights=None) -> ll.Problem:
     ("problem", "limit", "law", "weights"),
     [
         (committee, ll.OverlapODE(), "ones", [3.0, 3.0]),
-        (staircase, ll.DimensionFree(), "ones", [3.0] * 4),
+        pytest.param(staircase, ll.DimensionFree(), "ones", [3.0] * 4, marks=pytest.mark.more),
         (staircase, ll.DimensionFree(), "rademacher", [3.0, -3.0, 3.0, -3.0]),
-        (mixture, ll.RadialFlow(d=20), "ones", [3.0] * 4),
+        pytest.param(mixture, ll.RadialFlow(d=20), "ones", [3.0] * 4, marks=pytest.mark.more),
         (mixture, ll.RadialFlow(d=20, method="volumes", cells=60), "ones", [3.0] * 4),
     ],
 )
@@ -49,7 +49,7 @@ def test_limits_see_the_scale_as_given_output_weights(problem, limit, law, weigh
     assert np.max(np.abs(scaled.risk - plain.risk)) > 0.01
 
 
-@pytest.mark.parametrize("law", ["uniform", "gaussian"])
+@pytest.mark.parametrize("law", ["uniform", pytest.param("gaussian", marks=pytest.mark.more)])
 def test_the_law_of_a_random_second_layer_is_stretched(law):
     """The first coefficients of the flow are linear in E a^2 at short times: nine times as fast."""
     times = np.array([0.0, 1e-5])

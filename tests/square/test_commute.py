@@ -38,7 +38,7 @@ ERF = committee(p=2, k=2, learning_rate=0.5, variance=0.1)
 QUARTERS = np.array([0.25, 0.5, 1.0])
 
 
-@pytest.mark.parametrize("representation", ["weights", "overlaps"])
+@pytest.mark.parametrize("representation", [pytest.param("weights", marks=pytest.mark.more), "overlaps"])
 def test_the_square_closes_for_erf(representation):
     sim = ll.simulate(ERF, 600, QUARTERS, replicas=32, seed=3, representation=representation)
     gap = ll.compare(sim, ll.predict(ERF, ll.OverlapODE(), QUARTERS))
@@ -51,6 +51,7 @@ def test_the_square_does_not_close_with_a_wrong_rate():
     assert not ll.compare(sim, wrong, check_problem=False).agrees
 
 
+@pytest.mark.more
 def test_at_large_d_it_follows_the_overlap_equations_of_the_summed_rate():
     """gamma/(1 - mu) in place of gamma, on the clock gamma step/((1 - mu) p d)."""
     gamma, mu = 0.1, 0.8
@@ -79,6 +80,7 @@ def overlap(data):
     return data.M.values[:, :, 0, 0].T
 
 
+@pytest.mark.more
 def test_law_of_the_paths_is_that_of_sgd():
     sgd = ll.simulate(projected(), d=100, times=EARLY, replicas=PATHS, seed=1, representation="overlaps")
     paths = ll.predict(projected(), ll.OverlapSDE(d=100, replicas=PATHS, seed=2), EARLY)
@@ -138,6 +140,7 @@ def test_noise_corrected_time_is_that_of_sgd_and_the_plain_one_is_not(p, gamma, 
 # --- HighDimMeanField ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_a_single_unit_follows_the_high_dimensional_mean_field():
     """Steps in batches leave 8e-4 of the term in gamma/(p batch) that the limit drops; with all of it, it is seen."""
     start, times = ll.OverlapStart(Q=[[1.0]], M=[[0.3]], P=[[1.0]]), np.array([0.25, 0.5])
@@ -186,6 +189,7 @@ def staircase(text, activation, variance, batch):
     )
 
 
+@pytest.mark.more
 def test_sgd_follows_the_flow_at_small_size():
     """At d = 100 the limit is off by up to 1.3e-3 (64 runs), 1.5 standard errors of these eight; a clock by 10 %."""
     problem, times = staircase("z1 + z1*z2", "shifted(tanh, 0.5)", 0.0, 1), np.array([1.0, 3.0])
@@ -260,6 +264,7 @@ def test_sgd_follows_the_radial_flow(norms):
     assert abs(t_score(norms[0], expected)) > 4
 
 
+@pytest.mark.more
 def test_sgd_follows_the_clouds_of_the_mean_field(norms):
     """Clouds of 80 units, whose own scatter counts; half the time is wrong."""
     times = [0.0, 0.1, 0.4]
@@ -316,6 +321,7 @@ def passed(case):
     return ll.simulate(messages(prior, channel, alpha), 1000, replicas=16)
 
 
+@pytest.mark.more_of("sign, Gaussian")
 @pytest.mark.parametrize("case", PASSED)
 def test_trajectory_follows_state_evolution(case):
     *_, evolution = PASSED[case]
@@ -434,6 +440,7 @@ def by_variable(sim, pred):
     return {n: (float(sim[n].mean()) - float(pred[n])) / (float(sim[n].std(ddof=1)) / np.sqrt(16)) for n in names}
 
 
+@pytest.mark.more_of("logistic, flips", "pseudo-huber, linear", "max margin")
 @pytest.mark.parametrize("name", FITS)
 def test_fits_at_finite_size_agree_with_the_limit(name):
     case = FITS[name]
@@ -486,6 +493,7 @@ def close_the_square(problem, d, replicas, limit, times):
     return ll.compare(sim, ll.predict(problem, limit, times), variables=WANTED)
 
 
+@pytest.mark.more_of("SGD", "GD", "Langevin")
 @pytest.mark.parametrize("name", SMALL)
 def test_simulations_agree(name):
     gap = close_the_square(SMALL[name], 300, 16, ll.DMFT(trajectories=1024, batches=16), EARLY_STEPS)

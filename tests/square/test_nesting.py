@@ -46,7 +46,14 @@ def exact_drift(problem, sums, overlaps: Overlaps) -> Cloud:
 
 
 @pytest.mark.parametrize(
-    ("f", "g"), [("erf", "erf"), ("relu", "relu"), ("tanh", "tanh"), ("square", "square"), ("erf", "relu")]
+    ("f", "g"),
+    [
+        pytest.param("erf", "erf", marks=pytest.mark.more),
+        pytest.param("relu", "relu", marks=pytest.mark.more),
+        pytest.param("tanh", "tanh", marks=pytest.mark.more),
+        ("square", "square"),
+        pytest.param("erf", "relu", marks=pytest.mark.more),
+    ],
 )
 def test_drift_equals_overlap_ode_where_orthogonal_parts_are_orthogonal(f, g):
     problem, cloud = gentle(2, f=f, g=g, a_star=[0.7, -1.3], trained=True, second_layer_rate=0.3), draw(2)
@@ -98,6 +105,7 @@ def test_a_single_unit_follows_overlap_ode_exactly():
     assert float(one.risk[0] - one.risk[-1]) > 0.005
 
 
+@pytest.mark.more
 def test_average_over_xi_is_the_mean_of_overlap_ode_over_random_orthogonal_parts():
     """n = 1: all signs; n = 2: a grid of angles; n = 3: random directions, by z-score; one compiled batch for all."""
     problem, cloud, gram, size = gentle(2, 1, "relu", trained=True), draw(2, 1), np.eye(1), 4096
@@ -152,6 +160,7 @@ def nesting(p, d, xi, seeds=range(2)):
     return np.mean(errors)
 
 
+@pytest.mark.more
 def test_mean_field_error_falls_with_width_and_hdmf_has_a_floor_in_d():
     narrow, wide, floor = nesting(32, 10, "random"), nesting(128, 10, "random"), nesting(32, 10, "zero")
     assert 5e-3 < narrow < 3e-2
@@ -184,6 +193,7 @@ def overlap(data):
     return data.M.values[:, :, 0, 0].T
 
 
+@pytest.mark.more
 def test_paths_become_the_ode_as_d_grows():
     plain = committee("square", "square", 1, 1, 0.1, 0.2, trained=True, batch_size=2)
     paths = ll.predict(plain, ll.OverlapSDE(d=1e14, replicas=8), EARLY)
@@ -197,6 +207,7 @@ def test_paths_become_the_ode_as_d_grows():
     np.testing.assert_allclose(overlap(paths), np.broadcast_to(closed_path(EARLY), (PATHS, 2)), atol=1e-5)
 
 
+@pytest.mark.more
 def test_linear_noise_is_the_variance_of_the_paths_at_large_d():
     d = 10**5
     linear = ll.analysis.linear_noise(projected(), d, EARLY)
@@ -213,6 +224,7 @@ def test_linear_noise_is_the_variance_of_the_paths_at_large_d():
 # --- MeanField and DimensionFree: sparse targets -------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_corrected_flow_without_steps_is_the_flow():
     tiny = ll.OnlineSGD(learning_rate=1e-9)
     times = [1.0, 4.0]
@@ -223,6 +235,7 @@ def test_corrected_flow_without_steps_is_the_flow():
     assert np.all(added > 0) and np.max(added) < 0.01
 
 
+@pytest.mark.more
 def test_mean_field_tends_to_dimension_free():
     times = [1.0, 3.0]
     limit = ll.predict(sparse(), ll.DimensionFree(), times).fourier.values
@@ -233,6 +246,7 @@ def test_mean_field_tends_to_dimension_free():
 # --- MeanField and RadialFlow: mixtures ----------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_large_d_tends_to_infinite_d():
     times = np.array([0.5, 2.0])
     limit = ll.predict(radial(0.3), ll.RadialFlow(), times=times).risk.values
@@ -243,6 +257,7 @@ def test_large_d_tends_to_infinite_d():
     np.testing.assert_allclose(gaps[0] / gaps[1], 2.0, rtol=0.02)
 
 
+@pytest.mark.more
 def test_clouds_follow_the_radial_flow():
     """Six seeds of 80 units without noise; half the time is wrong."""
     d, times, problem = 20, np.array([0.0, 0.1, 0.4]), mixture()
@@ -286,6 +301,7 @@ def test_infinite_width_starts_at_the_identity_and_finite_ones_come_close():
 # --- DMFT: rules that contain each other ---------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_rules_contain_each_other():
     limit, times, eta = ll.DMFT(trajectories=1024, batches=2), [0.05, 0.2], 0.01
 
@@ -330,6 +346,7 @@ def test_starts_choose_the_branch():
     assert float(weak.m_fixed) > 0.1
 
 
+@pytest.mark.more
 def test_mismatched_state_evolution_contains_the_matched_one():
     for prior, channel in ((ll.GaussBernoulliPrior(0.3), ll.Sign(0.1)), (ll.GaussianPrior(), ll.Modulus(0.05))):
         rho = prior.second_moment
@@ -355,7 +372,9 @@ def test_message_passing_ends_at_the_bayes_optimum_where_nothing_is_hard():
 # --- ERMAsymptotics: ridge regression, the maximal margin, the Bayes optimum ---------------------------------------
 
 
-@pytest.mark.parametrize("channel", [ll.GaussianNoise(variance=0.3), ll.Sign(flip=0.05)])
+@pytest.mark.parametrize(
+    "channel", [ll.GaussianNoise(variance=0.3), pytest.param(ll.Sign(flip=0.05), marks=pytest.mark.more)]
+)
 def test_the_general_solver_finds_ridge_regression(channel):
     alpha, penalty = (x.ravel() for x in np.meshgrid([0.05, 0.9, 3.0, 100.0], [1e-4, 1.0]))
     rho = 2.3
@@ -371,6 +390,7 @@ def test_the_general_solver_finds_ridge_regression(channel):
     np.testing.assert_allclose(found.errors["risk"], found.errors["label_mse"] / 2, rtol=1e-9)
 
 
+@pytest.mark.more
 def test_weak_penalties_lead_to_the_maximal_margin():
     alphas = [0.3, 1.0, 4.0]
     margin = fit_curve(fit(ll.MaxMargin()), alphas)

@@ -40,6 +40,9 @@ ANCHORS = [
 ]
 
 
+@pytest.mark.more_of(
+    "GaussianPrior()-Rectified()-0.0-2.0-2.0", "RademacherPrior()-Door(width=0.6744897501960817)-1.36046-1.0-1.56643"
+)
 @pytest.mark.parametrize(("prior", "channel", "weak", "information", "algorithmic"), ANCHORS, ids=str)
 def test_published_thresholds(prior, channel, weak, information, algorithmic):
     t = ll.thresholds(prior, channel)
@@ -55,6 +58,7 @@ def test_published_thresholds(prior, channel, weak, information, algorithmic):
 # --- Convex fits: Sur and Candes 2019, Aubin et al. 2020 -----------------------------------------------------------
 
 
+@pytest.mark.more
 def test_unpenalised_logistic_regression_is_the_fixed_point_of_sur_and_candes():
     found = ll.predict(fit(ll.LogisticLoss(), ll.Logistic(), alpha=5.0, penalty=0.0, rho=5.0), ll.ERMAsymptotics())
     m, q = found.m.item(), found.q.item()
@@ -63,6 +67,7 @@ def test_unpenalised_logistic_regression_is_the_fixed_point_of_sur_and_candes():
     )
 
 
+@pytest.mark.more
 def test_large_sample_rates_of_a_noiseless_sign_teacher():
     margin = fit_curve(fit(ll.MaxMargin()), [1e3])
     np.testing.assert_allclose(1e3 * margin.generalisation_error, 0.50049, rtol=1e-4)
@@ -83,6 +88,7 @@ def test_separability_thresholds(channel, rho, threshold):
     assert abs(separability_threshold(channel, ll.GaussianPrior(variance=rho)) - threshold) < 6e-4
 
 
+@pytest.mark.more
 def test_optimal_logistic_penalty_at_large_sample_ratio():
     found = optimal_penalty(fit(ll.LogisticLoss(), alpha=100.0))
     np.testing.assert_allclose(100 * found.generalisation_error, 0.44198, rtol=3e-4)

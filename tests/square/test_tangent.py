@@ -75,7 +75,7 @@ def exact_mean_square(problem, start, d):
     return rate / d * move
 
 
-@pytest.mark.parametrize("kind", ["weights", "overlaps"])
+@pytest.mark.parametrize("kind", [pytest.param("weights", marks=pytest.mark.more), "overlaps"])
 def test_mean_step_at_small_d_is_exact_for_squares(kind):
     d = 6
     after, start = one_step(SQUARES, d, kind)
@@ -121,7 +121,7 @@ def test_one_step_of_sgd_has_this_covariance(case):
         assert np.max(np.abs(moment_scores(moves, b, cov)[1])) > 10  # control: a batch counted as one sample
 
 
-@pytest.mark.parametrize("case", ["sphere and batch", "norm"])
+@pytest.mark.parametrize("case", [pytest.param("sphere and batch", marks=pytest.mark.more), "norm"])
 def test_finite_size_drift_is_the_mean_of_a_step_at_small_d(case):
     d, problem = 100, linear(4.0, 2)
     if case == "norm":
@@ -208,7 +208,10 @@ def mixed_pull(problem, net, h=1e-4):
     return out
 
 
-@pytest.mark.parametrize("inputs", [ll.IsotropicMixture(0.5), ll.AnisotropicMixture(delta=0.6, fraction=0.4)])
+@pytest.mark.parametrize(
+    "inputs",
+    [pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more), ll.AnisotropicMixture(delta=0.6, fraction=0.4)],
+)
 def test_the_mean_step_is_the_gradient_of_the_risk(inputs):
     """The tangent: over many one-step runs the mean increment is -eta grad Psi, and twice that is noticed."""
     problem = dataclasses.replace(

@@ -147,6 +147,7 @@ def secure_cluster(folder):
         log.close()
 
 
+@pytest.mark.more
 def test_a_sweep_runs_on_a_cluster_with_certificates(tmp_path):
     ll.save_spec(committee("linear", "linear", p=1, k=1), tmp_path / "a.toml")
     words = ["sweep", str(tmp_path / "a.toml"), "--over", "d=10,20", "--times", "0,0.1", "--replicas", "2"]

@@ -351,6 +351,7 @@ def test_more_points_at_once_are_dyadic():
     np.testing.assert_allclose([b - a for a, b in pairwise(inside)], 1 / 16)
 
 
+@pytest.mark.more
 def test_thresholds_of_phase_retrieval():
     glm = ll.Problem(teacher=ll.SingleIndex(ll.GaussianPrior()), channel=ll.Modulus(), sample_ratio=1.0)
     known = ll.thresholds(ll.GaussianPrior(), ll.Modulus())

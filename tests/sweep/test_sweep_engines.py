@@ -361,6 +361,7 @@ def keeps_the_lock(problem):
     return rate if rate < 1 else float(sum(range(10**14)))
 
 
+@pytest.mark.more
 def test_a_time_limit_ends_a_point_that_holds_the_lock_of_python(tmp_path):
     began = time.monotonic()
     ds = ll.sweep(keeps_the_lock, problem(), {RATE: [0.5, 1.0, 0.7]}, store=tmp_path / "s", time_limit=4.0)
@@ -402,7 +403,11 @@ assert (ds["status"] == "ok").all() and np.array_equal(ds["slow"], ds[RATE])
 """
 
 
-@pytest.mark.parametrize(("sweeps", "workers"), [(2, ""), (3, ""), (2, ", workers=1")], ids=["two", "three", "workers"])
+@pytest.mark.parametrize(
+    ("sweeps", "workers"),
+    [(2, ""), pytest.param(3, "", marks=pytest.mark.more), pytest.param(2, ", workers=1", marks=pytest.mark.more)],
+    ids=["two", "three", "workers"],
+)
 def test_sweeps_at_once_share_the_work(tmp_path, sweeps, workers):
     """Started at the same moment over the same grid: at most two of a hundred points are computed twice."""
     diary = tmp_path / "diary"

@@ -427,6 +427,7 @@ def test_points_have_streams_of_their_own():
     assert np.corrcoef(*shared)[0, 1] > 0.999  # what one seed for all points would give
 
 
+@pytest.mark.more
 def test_more_replicas_and_times_extend_the_same_runs():
     short = ll.sweep(ll.simulate, problem(), {"d": [30]}, times=[1.0], replicas=2, seed=4)
     longer = ll.sweep(ll.simulate, problem(), {"d": [30, 40]}, times=[0.5, 1.0], replicas=3, seed=4)

@@ -243,6 +243,7 @@ def test_a_module_that_lies_in_the_folder_is_not_run_by_workers(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.more
 def test_the_last_lines_of_a_worker_that_dies_at_its_start_are_shown(tmp_path, monkeypatch):
     program = tmp_path / "python"
     trace = "".join(f"echo '  File {number}, in keeper' >&2\n" for number in range(30))
