@@ -135,6 +135,19 @@ def test_all_code_of_the_pages_runs(path):
     execute(path, python_of(path))
 
 
+def test_each_door_of_the_start_stands_alone():
+    """A reader takes one of them: names that another one imported are not there."""
+    page = (ROOT / "docs/start.md").read_text(encoding="utf-8")
+    doors = [re.findall(r"```python\n(.*?)```", door, re.DOTALL) for door in page.split("\n## ")]
+    codes = ["".join(code) for code in doors if code]
+    assert len(codes) == 2
+    for code in codes:
+        seen = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+        used = seen & {"np", "ll", "load_breast_cancer"}
+        made = {name.asname or name.name for node in ast.walk(ast.parse(code)) for name in getattr(node, "names", ())}
+        assert used <= made
+
+
 def test_no_page_is_overlooked():
     assert {page for page, _ in LONG} <= {path.name for path in PAGES}
     assert {block.language for path in PAGES for block in blocks(path)} <= {"", "python", "toml", "bash", *DIRECTIVES}

@@ -170,5 +170,5 @@ ENTRY = Entry(
     check=check,
     figure=figure,
     seconds=120,
-    quick=Quick({"RATIOS": RATIOS[::2], "BETWEEN": RATIOS[34], "RUNS": (2.0,), "REPLICAS": 16}, seconds=40),
+    quick=Quick({"RATIOS": RATIOS[::4], "BETWEEN": RATIOS[36], "RUNS": (2.0,), "REPLICAS": 16}, seconds=40),
 )

@@ -239,8 +239,14 @@ ENTRY = Entry(
     figure=figure,
     seconds=115,
     quick=Quick(
-        {"D": 500, "REPLICAS": 4, "RUNS": (1.5, 2.7), "THREE": np.array([4.7, 4.9])},
-        seconds=70,
+        {
+            "D": 250,
+            "REPLICAS": 4,
+            "RUNS": (1.5, 2.7),
+            "RATIOS": np.array([1.4, 2.05, 2.1, 2.4, 3.4]),
+            "THREE": np.array([4.7, 4.9]),
+        },
+        seconds=50,
         full=("message passing from an overlap", "it stays specialised"),
     ),
 )

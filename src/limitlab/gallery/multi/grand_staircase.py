@@ -198,8 +198,8 @@ ENTRY = Entry(
     figure=figure,
     seconds=200,
     quick=Quick(
-        {"NOISES": np.array([0.1, 0.4]), "D": 120, "ITERATIONS": 8, "AT": 3},
-        seconds=60,
+        {"NOISES": np.array([0.2, 0.4]), "D": 60, "REPLICAS": 2, "ITERATIONS": 4, "AT": 2},  # the runs are only drawn
+        seconds=50,
         full=("message passing at alpha", "at alpha = 5"),
     ),
 )
