@@ -5,6 +5,8 @@ import pytest
 
 import limitlab as ll
 from cases import committee, descent, mixture
+from limitlab.macro.overlaps.size import is_cheap
+from limitlab.numerics.gauss.fields import field_sum
 from limitlab.verbs import Pace, tell, tick, turns, verb
 
 STAIRS = ll.library.merged_staircase("z1 + z1*z2", step_noise=0.05)
@@ -121,3 +123,11 @@ def test_a_pace_finds_the_steps_of_a_part_of_a_second(monkeypatch):
     first = slow.upto(0)
     now[0] += 80.0
     assert slow.upto(first) == first + 1  # ten seconds a step
+
+
+@pytest.mark.parametrize(
+    ("activation", "width", "cheap"), [("erf", 4, True), ("relu", 4, True), ("erf", 8, False), ("tanh", 2, False)]
+)
+def test_only_small_sums_begin_with_many_steps(activation, width, cheap):
+    f = ll.Committee(width=1, activation=activation).activation
+    assert is_cheap(field_sum(f, f, width, 2)) == cheap

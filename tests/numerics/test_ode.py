@@ -64,3 +64,21 @@ def test_implicit_steps_go_in_pieces_that_are_told_and_can_be_stopped(monkeypatc
     with pytest.raises(KeyboardInterrupt):
         stiff(times, progress=enough)
     assert stiff(times).status == "ok"
+
+
+def test_a_drift_that_may_be_costly_begins_with_one_step(monkeypatch):
+    """Nobody is heard inside a compiled call: 64 first steps of eight units of tanh took eight seconds."""
+    monkeypatch.setattr("limitlab.verbs.BETWEEN", 0.0)
+    monkeypatch.setattr("limitlab.verbs.CALL", 0.0)
+    times, start, told = np.asarray([0.0, 3.0]), np.asarray([1.0, 0.0, 0.3]), []
+
+    @verb
+    def turn(cheap, progress=None):
+        return integrate(_stiff_circle, start, times, np.asarray(1.0), rtol=1e-8, cheap=cheap)
+
+    careful = turn(False, progress=lambda *words: told.append(words))
+    assert len(told) == careful.steps  # one a step, the last of which is the end
+    told.clear()
+    bold = turn(True, progress=lambda *words: told.append(words))
+    assert len(told) == 1 and bold.steps == careful.steps < 100
+    np.testing.assert_array_equal(bold.values, careful.values)

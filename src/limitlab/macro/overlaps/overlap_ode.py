@@ -12,7 +12,7 @@ from limitlab.algorithms.settings.spectral import spectral_setting
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import crowds, flow, limit_start, quadrature_error, tolerance, warn_of_error
 from limitlab.macro.overlaps.family import How, kin, solve_many
-from limitlab.macro.overlaps.size import jacobian_bytes, overlap_bytes, path_bytes, solver_for, start_bytes
+from limitlab.macro.overlaps.size import is_cheap, jacobian_bytes, overlap_bytes, path_bytes, solver_for, start_bytes
 from limitlab.macro.overlaps.spectral import predict_spectral, spectral_memory
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times
 from limitlab.numerics.gauss.fields import AbstractFieldSum
@@ -143,7 +143,8 @@ class OverlapODE(AbstractLimit):
         sums = as_arrays(error_sum(setting, self.method, units=len(sets.first)))
         args = (live, sums, sets.copies)
         rtol = tolerance(self.rtol, *args[:2], small, args[2])
-        run = integrate(flow, small, times, args, rtol=rtol, atol=0.01 * rtol, solver=solver_for(self.solver, small))
+        solver = solver_for(self.solver, small)
+        run = integrate(flow, small, times, args, rtol=rtol, atol=0.01 * rtol, solver=solver, cheap=is_cheap(sums))
         return run._replace(values=sets.spread(run.values))
 
     def _dataset(

@@ -1,13 +1,14 @@
-"""How much memory the overlap equations take, before any of it is asked for."""
+"""How much memory and time the overlap equations take, before any of it is asked for."""
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
-from limitlab.numerics.gauss.fields import field_sum_bytes
+from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum_bytes
 from limitlab.numerics.machine import fits
 from limitlab.states.overlaps import Overlaps
 
-__all__ = ["jacobian_bytes", "overlap_bytes", "path_bytes", "solver_for", "start_bytes"]
+__all__ = ["is_cheap", "jacobian_bytes", "overlap_bytes", "path_bytes", "solver_for", "start_bytes"]
 
 STAGES = 20  # states that an explicit step holds
+CHEAP = 2**13  # numbers in the moments of a drift, of which one takes 1 to 30 ns
 COPIES = 4  # of the path: as integrated, of all units, stacked, and in the result
 
 
@@ -36,6 +37,11 @@ def overlap_bytes(setting: CommitteeOnePass, units: int, method: str) -> int:
 def jacobian_bytes(p: int, k: int) -> int:
     """Of an implicit step: its matrix, the factors of it, and the columns on their way there."""
     return 8 * 4 * _state(p, k) ** 2
+
+
+def is_cheap(sums: AbstractFieldSum) -> bool:
+    """Whether a hundred steps take a small part of a second."""
+    return sums.p**2 * sums.size <= CHEAP
 
 
 def solver_for(asked: str, start: Overlaps) -> str:

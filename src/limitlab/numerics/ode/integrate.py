@@ -35,8 +35,7 @@ EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) 
 IMPLICIT_STEPS = 20000
 STIFF_PIECE = 2**20  # numbers of matrices in a piece of implicit steps, which go on for a part of a second
 MOST_STEPS = 10_000_000
-FIRST_PIECE = 64  # explicit steps before the first pause; one, if the state has more than SMALL numbers
-SMALL = 500
+FIRST_PIECE = 128  # explicit steps of a cheap drift before the first pause
 STATUS = ("ok", "diverged", "max_steps", "not_converged")  # by code
 GROWN = 1e3  # a state that has grown by this factor when its steps shrink to nothing has diverged
 TOGETHER_STEPS = 256  # of several integrations side by side; those that need more go on alone, the others do not wait
@@ -65,6 +64,7 @@ def integrate(
     solver: str = "auto",
     begin: float = 0.0,
     size: float | None = None,
+    cheap: bool = False,
 ) -> Integration:
     """Solve dy/dt = drift(y, args) from time ``begin`` and report y at ``times`` (NaN at earlier ones).
 
@@ -72,6 +72,9 @@ def integrate(
     order 5, whose steps are not limited by fast decaying directions. ``solver`` forces "explicit" or "implicit".
     The run counts as diverged when an entry exceeds ``bound`` or is not finite, or when it has grown far beyond its
     ``size`` (the largest entry of the start, unless the run began earlier) and no step is small enough.
+
+    Explicit steps go in pieces, between which progress is told and Ctrl-C is heard: the first has one step, unless the
+    drift is ``cheap`` (a tenth of a millisecond at most). No number depends on the pieces.
     """
     times = np.asarray(times, float)
     stores = [np.full((len(times), *np.shape(leaf)), np.nan) for leaf in jax.tree.leaves(start)]
@@ -96,7 +99,8 @@ def integrate(
         tolerances = np.asarray(float(rtol)), np.asarray(float(atol)), np.asarray(float(bound))
         if method == "explicit":
             most = EXPLICIT_STEPS if solver == "auto" else MOST_STEPS
-            values, final, reached, code, steps = _explicit(drift, state, t0, asked, args, tolerances, most, size)
+            pace = Pace(FIRST_PIECE if cheap else 1)
+            values, final, reached, code, steps = _explicit(drift, state, t0, asked, args, tolerances, most, size, pace)
         else:
             values, final, reached, code, steps = _stiff(drift, state, t0, asked, args, tolerances, size)
         done = pending[times[pending] <= reached]
@@ -199,11 +203,11 @@ def _solve_many(drift, drifts, starts, times, args, shared, rtol, atol, bound, m
     return jax.vmap(jax.vmap(shaped))(run.values), run.t, jax.vmap(shaped)(run.y), code, run.steps
 
 
-def _explicit(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], most: int, size: float):
+def _explicit(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], most: int, size: float, pace: Pace):
     """Explicit steps in pieces of a part of a second, so that progress is told and Ctrl-C is heard between them."""
     leaves, structure = jax.tree.flatten(start)
     flat = np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in leaves])
-    pace, done, limit = Pace(FIRST_PIECE if len(flat) <= SMALL else 1), 0, np.asarray(most)
+    done, limit = 0, np.asarray(most)
     zero, values = np.zeros((), int), np.full((len(times), len(flat)), np.nan)
     before: Any = (t0, flat, np.minimum(FIRST_STEP, times[-1] - t0), zero, values, zero, zero)
     run = March(*before)
