@@ -12,6 +12,9 @@ from limitlab.analysis.multi import moments
 from limitlab.analysis.multi.thresholds import BINS, _staircase, _tidy
 from limitlab.analysis.multi.wide import wide_majority
 from limitlab.errors import InputError
+from limitlab.macro.multi.branches import Model, branches
+from limitlab.macro.multi.information import field_law
+from limitlab.problems.links.named import Majority
 
 
 def of(link, width, channel=None, **rest):
@@ -288,11 +291,45 @@ def test_refusals():
         of("and", 2, own)
     with pytest.raises(InputError, match="such as Sign"):
         of("and", 2, "sign")
-    with pytest.raises(InputError, match="GaussianPrior"):
-        of("and", 2, prior=ll.RademacherPrior())
+    for link, width, channel in (("and", 2, None), ("sign_sum", 3, None), ("sign_sum", 2, ll.GaussianNoise(0.1))):
+        with pytest.raises(InputError, match="GaussianPrior"):
+            of(link, width, channel, prior=ll.RademacherPrior())
     with pytest.raises(InputError, match="alone"):
         ll.thresholds(ll.Problem(teacher=ll.MultiIndex(2, "and")), ll.GaussianNoise(0.1))
     with pytest.raises(InputError, match="Raise degree"):
         ll.generative_exponent("sign(z1*z2*z3)", degree=2)
     with pytest.raises(InputError, match="constant"):
         ll.thresholds(dataclasses.replace(ll.Problem(teacher=ll.MultiIndex(2, "and")), channel=ll.Sign()))
+
+
+def test_weights_of_signs_are_all_known_before_message_passing_finds_them():
+    found = of("sign_sum", 2, prior=ll.RademacherPrior())
+    assert found.trivial == ("z1 + z2",)
+    assert found.specialisation == found.easy["z1 - z2"] == pytest.approx(1.5895, abs=3e-4)
+    assert found.information == pytest.approx(1.5461, abs=1e-4)
+    assert found.perfect == pytest.approx(1.976, abs=2e-3)
+    assert f"easy above {found.perfect:.6g}" in str(found)
+    assert of("sign_sum", 2).perfect is None  # nothing of the kind with Gaussian weights
+
+
+def test_tossed_ties_of_signs_leave_chance_in_the_entropy_of_what_is_known():
+    """f(I) is alpha E log P - 2 log 2; without the chance of a tie the ratio would be 2.133."""
+    coin = of("majority", 2, ties="coin", prior=ll.RademacherPrior())
+    model = Model(field_law(Majority("coin"), 2, 0.0), gaussian=False)
+    at = coin.information
+    assert branches(model, at)[0].free_entropy == pytest.approx(-at / 2 * np.log(2) - 2 * np.log(2), abs=1e-5)
+    assert at < coin.specialisation < coin.perfect
+
+
+@pytest.mark.parametrize(
+    ("target", "exponent"),
+    [("z1*z2", 2), ("sign(z1*z2*z3)", 3), ("z1^3 - 3*z1", 3), (ll.MultiIndex(4, "parity"), 4), ("z1 + z1*z2", 1)],
+)
+def test_the_information_exponent_of_several_fields(target, exponent):
+    assert ll.information_exponent(target) == exponent
+    assert ll.generative_exponent(target).information == exponent
+
+
+def test_the_information_exponent_of_several_fields_may_be_out_of_sight():
+    with pytest.raises(InputError, match="larger"):
+        ll.information_exponent("z1^3 - 3*z1", degree=2)  # its generative exponent is 1

@@ -5,6 +5,7 @@ Default tests share one compiled shape, two units and 1024 trajectories, where t
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from scipy.special import erf
 import limitlab as ll
 from independent import linear_regression
 from limitlab.macro.dmft.dmft import DMFT
-from limitlab.macro.dmft.rows import Scheme
+from limitlab.macro.dmft.rows import Scheme, beside, factor_rows
 from limitlab.problems.asked import Asked
 
 N, TWO = 1024, np.eye(2)
@@ -91,6 +92,22 @@ def test_a_linear_committee_is_one_linear_unit(identity):
     assert exact[2] == pytest.approx(0.79282, abs=1e-5)  # of the sheet
     assert_close(seen.M[..., 0, 0], exact + 0.1)
     assert_close(seen.M[..., 1, 0], exact - 0.1)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_rows_of_a_factor_are_those_of_the_whole(m):
+    """Block row by block row, and not if the rows of a block forget each other."""
+    rng, steps = np.random.default_rng(m), 4
+    A, ridge, L = rng.normal(size=(steps * m, steps * m)), rng.random(steps * m), np.eye((steps + 1) * m)
+    A = A @ A.T + np.eye(len(A))
+    step = jax.jit(lambda L, rows, t, ridge: factor_rows(L, beside(L, rows, t), t, ridge))
+    for t in range(steps):
+        own = slice(t * m, (t + 1) * m)
+        L = step(L, np.pad(A[own], [(0, 0), (0, m)]), t, ridge[own])
+    found, exact = np.asarray(L)[: len(A), : len(A)], np.linalg.cholesky(A + np.diag(ridge))
+    np.testing.assert_allclose(found, exact, atol=1e-12)
+    apart = np.where(np.equal.outer(np.arange(len(A)) // m, np.arange(len(A)) // m), np.diag(np.diag(exact)), exact)
+    assert m == 1 or not np.allclose(apart, exact, atol=1e-3)
 
 
 @pytest.mark.more

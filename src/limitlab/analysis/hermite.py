@@ -9,6 +9,7 @@ wherever two halves disagree with their whole, so that kinks and jumps are found
 rounding.
 """
 
+import re
 from collections.abc import Callable
 
 import equinox as eqx
@@ -16,11 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.analysis.multi.exponents import FIELDS, generative_exponent
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.rules import between
 from limitlab.numerics.machine import relieve
 from limitlab.problems.activations import Activation, activation
+from limitlab.problems.networks import MultiIndex
 from limitlab.text import Record
 from limitlab.verbs import verb
 
@@ -133,15 +136,21 @@ def hermite_coefficients(sigma: "str | Activation | Callable", degree: int) -> n
 
 
 @verb
-def information_exponent(sigma: "str | Activation | Callable", degree: int = 30, tolerance: float = 1e-8) -> int:
+def information_exponent(
+    sigma: "str | Activation | MultiIndex | Callable", degree: int = 30, tolerance: float = 1e-8
+) -> int:
     r"""The smallest :math:`n \ge 1` with :math:`c_n \ne 0`.
 
     Zero means :math:`|c_n| \le \mathrm{tolerance}\,\sqrt{E\sigma^2}`.
 
-    It is that of the target: near a random start the drift of the overlap m is of order m^(n-1).
+    It is that of the target: near a random start the drift of the overlap m is of order m^(n-1). Of several fields, as
+    a text such as ``"z1*z2"`` or a `MultiIndex`, it is the least total degree of :math:`E[y\, He(z)] \ne 0`, as
+    `generative_exponent` has it.
     """
     check_number("information_exponent", "tolerance", tolerance, low=0, high=1, open_low=True, remedy="Use 1e-8.")
     degree = check_integer("information_exponent", "degree", degree, low=1, remedy="Look at c_1 at least.")
+    if isinstance(sigma, MultiIndex) or (isinstance(sigma, str) and re.search(FIELDS, sigma)):
+        return _of_fields(sigma, min(degree, 12))
     expansion = hermite_expansion(sigma, degree)
     if expansion.error > tolerance * max(expansion.norm, 1e-300) and expansion.norm > 0:
         raise InputError(
@@ -156,6 +165,16 @@ def information_exponent(sigma: "str | Activation | Callable", degree: int = 30,
             "of its norm: it is constant, or its information exponent is larger. Raise degree."
         )
     return int(found[0]) + 1
+
+
+def _of_fields(target: "str | MultiIndex", degree: int) -> int:
+    found = generative_exponent(target, degree).information
+    if not found:
+        raise InputError(
+            f"{target!r} has no moment E[y He_n(z)], 1 <= n <= {degree}, that can be seen: its information exponent is "
+            "larger. Raise degree."
+        )
+    return found
 
 
 @verb

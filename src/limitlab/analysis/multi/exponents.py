@@ -30,6 +30,7 @@ BINS = 48
 NODES = {0: 1, 1: 2**16, 2: 500, 3: 2**18}
 SEEN = {0: 1e-10, 1: 1e-8, 2: 1e-6, 3: 1e-3}  # a share of the variance that is not zero, by the fields integrated
 MOST = 12  # fields at most
+FIELDS = "z[0-9]+"  # what a text of fields has, and the name of an activation has not
 
 
 class GenerativeExponent(int):
@@ -114,7 +115,7 @@ def _link(target) -> tuple[AbstractLink, int]:
     """A link and its number of fields."""
     if isinstance(target, MultiIndex):
         return target.link.expected, target.width
-    if isinstance(target, str) and re.search(r"z[0-9]", target):
+    if isinstance(target, str) and re.search(FIELDS, target):
         width = max(int(number) for number in re.findall(r"z([0-9]+)", target))
         return MultiIndex(width, target).link, width
     if isinstance(target, AbstractLink):

@@ -18,6 +18,7 @@ import numpy as np
 
 from limitlab.algorithms.settings.multi_index import CHANNELS
 from limitlab.analysis.multi.moments import Slots, Tables, at_zero, middles, slots, tables
+from limitlab.analysis.multi.sign_weights import sign_weights_thresholds
 from limitlab.analysis.multi.wide import wide_majority
 from limitlab.errors import InputError
 from limitlab.macro.multi.committees import is_committee, specialisation
@@ -82,9 +83,12 @@ class MultiThresholds(Record):
         Where the units of a committee become different from each other; None for other links.
     information
         Of the majority of many signs: where its units can be told apart by any means, 7.6802 K to leading order in K;
-        hard from there to ``specialisation``. None where no number is known, or that is the larger one.
+        hard from there to ``specialisation``. Of two signs with weights +-1: where all is known in principle. None
+        where no number is known, or that is the larger one.
     accuracy
         Estimated relative error of the ratios: what half as many bins change, plus twice what fewer nodes do.
+    perfect
+        Of two signs with weights +-1: where message passing finds all of them. None for Gaussian weights.
     """
 
     trivial: tuple[str, ...]
@@ -94,9 +98,13 @@ class MultiThresholds(Record):
     specialisation: float | None
     information: float | None
     accuracy: float
+    perfect: float | None = None
 
     def __str__(self) -> str:
-        return "\n".join(f"{number + 1}. {stage}" for number, stage in enumerate(self.stages))
+        lines = [f"{number + 1}. {stage}" for number, stage in enumerate(self.stages)]
+        if self.perfect is not None:
+            lines.append(f"All weights: possible above {self.information:.6g}, easy above {self.perfect:.6g}")
+        return "\n".join(lines)
 
 
 class _Growth(NamedTuple):
@@ -119,9 +127,15 @@ def multi_thresholds(teacher: MultiIndex, channel: AbstractChannel | None) -> Mu
             "thresholds of a MultiIndex needs a channel whose labels are known on average for every value of the link: "
             f"{CHANNELS}, or your own with a method `told`; got {channel!r}."
         )
-    if not teacher.prior.gaussian:
-        raise InputError(f"thresholds of a MultiIndex needs GaussianPrior() weights; got {teacher.prior!r}.")
     variance = 0.0 if behind.added_variance is None else float(behind.added_variance)
+    if not teacher.prior.gaussian:
+        if K != 2 or variance > 0 or not is_committee(link):
+            raise InputError(
+                "thresholds of a MultiIndex needs GaussianPrior() weights (or +-1 beside the sum or majority of two "
+                f"signs, without noise); got {teacher.prior!r} with {teacher.link!r}, width={K}. Use prior="
+                "GaussianPrior()."
+            )
+        return _sign_weights(link)
     if is_committee(link):
         return _committee(link, K, variance)
     named = _named(link, K) if variance == 0 and link.sides is None else None
@@ -153,6 +167,15 @@ def _committee(link: AbstractLink, K: int, variance: float) -> MultiThresholds:
     out = _report(stages, K, at.alpha, 1e-6)
     possible = wide_majority().ratio * K if isinstance(link, Majority) and variance == 0 else np.inf
     return dataclasses.replace(out, information=possible) if possible < at.alpha else out
+
+
+def _sign_weights(link: AbstractLink) -> MultiThresholds:
+    """Two signs with weights +-1: small overlaps grow as those of Gaussian ones, larger ones do not."""
+    at = sign_weights_thresholds(link)
+    out = _committee(link, 2, 0.0)
+    easy = dataclasses.replace(out.stages[1], alpha=at.specialisation)
+    out = _report([out.stages[0], easy], 2, at.specialisation, 1e-6)
+    return dataclasses.replace(out, information=at.information, perfect=at.perfect)
 
 
 def _named(link: AbstractLink, K: int) -> MultiThresholds | None:

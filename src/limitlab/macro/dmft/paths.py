@@ -45,6 +45,7 @@ __all__ = [
 WIDE = 2.0  # variance of the law that (h0, h^0) are drawn from: tails carry E g^2
 DOUBT = 0.25  # the squared relative error that tangents may have where a force jumps
 WILD = 10.0  # bound on probed tangents, usually below 1: a few explode near a saddle of the loss and would swamp K
+FEW = 4  # rows that are multiplied with the past one by one: the product of thin matrices takes twice as long
 SIGNS, NOISE, HEAT, MASK, LABEL = range(5)  # streams of random numbers
 
 
@@ -258,7 +259,7 @@ def _products(blocks: list[jax.Array], x: jax.Array, t) -> jax.Array:
 
     def read(block: jax.Array) -> jax.Array:
         block = block.astype(x.dtype)
-        return (block @ x[0])[None] if m == 1 else x @ block.T
+        return jnp.stack([block @ row for row in x]) if m <= FEW else x @ block.T
 
     old = [jax.lax.cond(i < t // length, read, lambda b: jnp.zeros((m, rows)), block) for i, block in enumerate(past)]
     out = jnp.concatenate([*old, jnp.zeros((m, rows + m))], axis=1)

@@ -30,7 +30,20 @@ from limitlab.macro.dmft.forces import AbstractForce
 from limitlab.numerics.trees import as_array
 from limitlab.states.run import FIELD_BOUND
 
-__all__ = ["Factors", "Fit", "Kernels", "Model", "Row", "Scheme", "close_row", "first_kernels", "roomier"]
+__all__ = [
+    "Beside",
+    "Factors",
+    "Fit",
+    "Kernels",
+    "Model",
+    "Row",
+    "Scheme",
+    "beside",
+    "close_row",
+    "factor_rows",
+    "first_kernels",
+    "roomier",
+]
 
 JITTER = 1e-9  # relative, on the diagonal of M_C: for full batches it is nearly singular
 TINY = 1e-300
@@ -183,7 +196,7 @@ def close_row(model: Model, k: Kernels, t, row: Row) -> Kernels:
     if scheme.mutation == "symmetric_noise":
         M_C = (M_C + M_C.reshape(m, -1, m).swapaxes(0, 2).reshape(m, -1)) / 2
     own = block(M_C)
-    noise = _cholesky_rows(k.noise, M_C, t, JITTER * jnp.diagonal(own))
+    noise = factor_rows(k.noise, beside(k.noise, M_C, t), t, JITTER * jnp.diagonal(own))
     if scheme.mutation == "fresh_noise":
         noise = put(k.noise, put(jnp.zeros_like(M_C), jnp.linalg.cholesky(own), axis=1))
     Y = M_C @ k.R.T
@@ -281,25 +294,40 @@ def _fitted(k: Kernels, t, K, Cz_t, fit: Fit, reuse: bool) -> tuple[jax.Array, F
     other = jax.lax.cond(same, lambda: k.other_gram, lambda: k.gram)
     other_ridge = jnp.where(same, k.other_ridge, k.ridge)
     left = jnp.where(index < first + m, fit.left, 0.0)
-    K = K + _cholesky_solve(_cholesky_rows(gram, Cz_t, t, last * jnp.ones(m)), left.T).T
-    gram, other = (_cholesky_rows(x, Cz_t, t, r * jnp.ones(m)) for x, r in ((gram, ridge), (other, other_ridge)))
+    row, one = beside(gram, Cz_t, t), jnp.ones(m)
+    K = K + _cholesky_solve(factor_rows(gram, row, t, last * one), left.T).T
+    gram = factor_rows(gram, row, t, ridge * one)
+    other = factor_rows(other, beside(other, Cz_t, t), t, other_ridge * one)
     return K, Factors(gram, ridge, other, other_ridge)
 
 
-def _cholesky_rows(L: jax.Array, rows: jax.Array, t, ridge: jax.Array) -> jax.Array:
-    """Rows (t, a) of the factor of A + ridge, from those rows (m, columns) of A; L is the identity beyond."""
-    m = len(rows)
+class Beside(NamedTuple):
+    """Rows (t, a) of the factor of A left of their own block, and A(t, t) without what these make up, (m, m)."""
+
+    left: jax.Array
+    corner: jax.Array
+
+
+def beside(L: jax.Array, rows: jax.Array, t) -> Beside:
+    """From those rows (m, columns) of A; L is the identity beyond."""
+    m, columns = rows.shape
+    before = jnp.where(jnp.arange(columns) < t * m, rows, 0.0)
+    left = solve_triangular(L, before.T if m > 1 else before[0], lower=True).T.reshape(m, columns)
+    own = jax.lax.dynamic_slice_in_dim(rows, t * m, m, axis=1)
+    return Beside(left, own - left @ left.T)
+
+
+def factor_rows(L: jax.Array, row: Beside, t, ridge: jax.Array) -> jax.Array:
+    """The factor of A + ridge (m,) with those rows."""
+    m = len(ridge)
+    own = jnp.zeros((m, m))
     for a in range(m):
-        L = _cholesky_row(L, rows[a], t * m + a, ridge[a])
-    return L
-
-
-def _cholesky_row(L: jax.Array, row: jax.Array, t, ridge) -> jax.Array:
-    """Row t of the factor of A + ridge, from row t of A; L is the identity beyond."""
-    index = jnp.arange(len(row))
-    left = solve_triangular(L, jnp.where(index < t, row, 0.0), lower=True)
-    pivot = jnp.maximum(row[t] + ridge - left @ left, jnp.maximum(1e-3 * ridge, TINY))
-    return L.at[t].set(jnp.where(index == t, jnp.sqrt(pivot), left))
+        for b in range(a):
+            own = own.at[a, b].set((row.corner[a, b] - own[a, :b] @ own[b, :b]) / own[b, b])
+        pivot = row.corner[a, a] + ridge[a] - own[a, :a] @ own[a, :a]
+        own = own.at[a, a].set(jnp.sqrt(jnp.maximum(pivot, jnp.maximum(1e-3 * ridge[a], TINY))))
+    left = jax.lax.dynamic_update_slice_in_dim(row.left, own, t * m, axis=1)
+    return jax.lax.dynamic_update_slice_in_dim(L, left, t * m, axis=0)
 
 
 def _cholesky_solve(L: jax.Array, x: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ import numpy as np
 from limitlab.macro.multi.information import RANK, FieldLaw, Information, certainty, information
 from limitlab.macro.multi.weights import weights_of
 
-__all__ = ["Model", "State", "branches", "evolve", "settle", "told_at"]
+__all__ = ["Model", "State", "branches", "evolve", "free_entropy", "settle", "told_at"]
 
 PLAIN = 400  # iterations at most
 CLOSE = 3e-3  # a change from which on Newton's method is tried
@@ -33,9 +33,17 @@ class Model(NamedTuple):
     law: FieldLaw
     gaussian: bool
 
+    def told(self, M: np.ndarray) -> np.ndarray:
+        """E g g^T, what a label tells at the overlap M."""
+        return information(self.law, M).gg
+
+    def answer(self, A: np.ndarray) -> np.ndarray:
+        """The overlap that a signal A leaves."""
+        return weights_of(self.gaussian)(A).M
+
     def step(self, alpha: float, M: np.ndarray) -> np.ndarray:
         """One iteration."""
-        return weights_of(self.gaussian)(alpha * information(self.law, M).gg).M
+        return self.answer(alpha * self.told(M))
 
 
 class State(NamedTuple):
@@ -103,6 +111,11 @@ def _state(model: Model, alpha: float, name: str, M: np.ndarray, left: float) ->
     phi = weights_of(model.gaussian)(A).phi
     f = phi + alpha * (at.phi + other.phi) / 2 - float(np.trace(M @ A)) / 2
     return State(name, M, f, at, left)
+
+
+def free_entropy(model: Model, alpha: float, M: np.ndarray) -> float:
+    """f at a fixed point."""
+    return _state(model, alpha, "", M, 0.0).free_entropy
 
 
 def told_at(model: Model, M: np.ndarray) -> Information:
