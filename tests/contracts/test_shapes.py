@@ -7,7 +7,7 @@ from jax import monitoring
 import limitlab as ll
 from cases import committee, descent, messages, sparse, wide
 from limitlab.macro.predict import LIMITS
-from limitlab.numerics.ode.integrate import SMALL, integrate
+from limitlab.numerics.ode.integrate import integrate
 from limitlab.numerics.shapes import MOST, along_rows, filled, places
 
 MIXTURE = ll.library.isotropic_mixture(delta=0.5)
@@ -93,7 +93,7 @@ def test_a_program_is_counted():
 
 def test_pieces_of_a_path_share_one_program():
     """What a piece gives to the next has the types that the first was given (once, a weak one compiled all twice)."""
-    start, times = np.linspace(1.0, 2.0, SMALL + 1), np.array([0.0, 1.0])  # pauses after its first step
+    start, times = np.linspace(1.0, 2.0, 501), np.array([0.0, 1.0])  # pauses after its first step
     assert programs(lambda: integrate(lambda y, rate: -rate * y, start, times, np.asarray(1.0))) == 1
     assert programs(lambda: integrate(lambda y, rate: -rate * y, start[1:], times, np.asarray(1.0))) == 1  # counted
 
