@@ -132,6 +132,11 @@ def cluster(workers: int | None, scheduler: Any) -> Iterator[Cluster]:
         yield Cluster(client, stack.enter_context(_LocalWorkers(workers or 1, local.scheduler_address, scratch)))
 
 
+# Bytes that a worker may keep for its next array. dask would have every larger piece than 64 kB given back at once, and
+# the pages of arrays made anew each time: twice the processor time. These are the sizes that glibc itself grows to.
+KEPT = {"MALLOC_MMAP_THRESHOLD_": 2**25, "MALLOC_TRIM_THRESHOLD_": 2**26}
+
+
 class _LocalWorkers:
     """A program that keeps workers for a scheduler on this machine, each with its share of the processors.
 
@@ -192,6 +197,7 @@ class _LocalWorkers:
             "NPROC": str(share),  # threads of XLA
             "OMP_NUM_THREADS": str(share),
             "OPENBLAS_NUM_THREADS": str(share),
+            **{name: os.environ.get(name, str(size)) for name, size in KEPT.items()},
             "PYTHONPATH": _own_paths(),
             "DASK_LOGGING__DISTRIBUTED": "error",
             "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
