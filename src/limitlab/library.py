@@ -1,25 +1,21 @@
 """The papers' own problems, in the papers' own scalings, translated into ours.
 
-This is the only place where another scaling is translated. Each function returns a `Problem`.
+This is the only place where another scaling is translated. Each function returns a `Problem`, of public names: what a
+problem does not use is not loaded.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limitlab.algorithms.descent.gradient_descent import GradientDescent
-from limitlab.algorithms.gamp.gamp import GAMP
-from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
-from limitlab.algorithms.one_pass.schedules import AbstractSchedule
+import limitlab as ll
 from limitlab.problems.base import AbstractAlgorithm
-from limitlab.problems.channels import GaussianNoise, Modulus, Sign
-from limitlab.problems.inputs import AnisotropicMixture, Hypercube, IsotropicMixture
-from limitlab.problems.losses import PhaseRetrievalLoss, SquareLoss
-from limitlab.problems.networks import Committee, SingleIndex
-from limitlab.problems.priors import GaussianPrior
 from limitlab.problems.problem import Problem
-from limitlab.problems.sparse.target import SparseTarget
-from limitlab.problems.starts import AbstractStart, InformedStart, OverlapStart, RandomStart
+from limitlab.problems.starts import AbstractStart
+
+if TYPE_CHECKING:
+    from limitlab.algorithms.one_pass.schedules import AbstractSchedule
 
 __all__ = [
     "LIBRARY",
@@ -43,12 +39,12 @@ def escaping_mediocrity(width: int = 1, learning_rate: float = 1 / 12, variance:
     ``learning_rate`` and its time is ours, t = gamma step/(p d).
     """
     return Problem(
-        teacher=Committee(width=1, activation="square"),
-        channel=GaussianNoise(variance=variance),
-        student=Committee(width=width, activation="square"),
-        loss=SquareLoss(),
-        start=RandomStart(sphere=True),
-        algorithm=OnlineSGD(learning_rate=learning_rate, spherical=True),
+        teacher=ll.Committee(width=1, activation="square"),
+        channel=ll.GaussianNoise(variance=variance),
+        student=ll.Committee(width=width, activation="square"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(sphere=True),
+        algorithm=ll.OnlineSGD(learning_rate=learning_rate, spherical=True),
     )
 
 
@@ -65,11 +61,11 @@ def soft_committee(width: int = 2, learning_rate: float = 0.5, tilt: float = 1e-
     """
     ones = np.full(width, float(width))
     return Problem(
-        teacher=Committee(width=width, activation="erf", output_weights=ones),
-        student=Committee(width=width, activation="erf", output_weights=ones),
-        loss=SquareLoss(),
-        start=OverlapStart(Q=0.5 * np.eye(width), M=tilt * np.eye(width), P=np.eye(width)),
-        algorithm=OnlineSGD(learning_rate=learning_rate),
+        teacher=ll.Committee(width=width, activation="erf", output_weights=ones),
+        student=ll.Committee(width=width, activation="erf", output_weights=ones),
+        loss=ll.SquareLoss(),
+        start=ll.OverlapStart(Q=0.5 * np.eye(width), M=tilt * np.eye(width), P=np.eye(width)),
+        algorithm=ll.OnlineSGD(learning_rate=learning_rate),
     )
 
 
@@ -85,11 +81,11 @@ def dimensionless(
     Equal activations, a = a* = 1, Gaussian start unless given; gamma and time as ours.
     """
     return Problem(
-        teacher=Committee(width=teacher_width, activation=activation),
-        student=Committee(width=width, activation=activation),
-        loss=SquareLoss(),
-        start=RandomStart() if start is None else start,
-        algorithm=OnlineSGD(learning_rate=learning_rate),
+        teacher=ll.Committee(width=teacher_width, activation=activation),
+        student=ll.Committee(width=width, activation=activation),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart() if start is None else start,
+        algorithm=ll.OnlineSGD(learning_rate=learning_rate),
     )
 
 
@@ -99,7 +95,10 @@ def perceptron(sample_ratio: float = 2.0) -> Problem:
     Slides of the field use x ~ N(0, I) and z = x.w/sqrt(d); here x ~ N(0, I/d) and z = x.w, the same field.
     """
     return Problem(
-        teacher=SingleIndex(GaussianPrior()), channel=Sign(), sample_ratio=sample_ratio, algorithm=GAMP(iterations=30)
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Sign(),
+        sample_ratio=sample_ratio,
+        algorithm=ll.GAMP(iterations=30),
     )
 
 
@@ -109,11 +108,11 @@ def phase_retrieval(sample_ratio: float = 1.5) -> Problem:
     The start has overlap 0.1 (a = 0 is a fixed point); ``SpectralStart()`` needs no knowledge of the truth.
     """
     return Problem(
-        teacher=SingleIndex(GaussianPrior()),
-        channel=Modulus(),
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Modulus(),
         sample_ratio=sample_ratio,
-        start=InformedStart(0.1),
-        algorithm=GAMP(iterations=30),
+        start=ll.InformedStart(0.1),
+        algorithm=ll.GAMP(iterations=30),
     )
 
 
@@ -127,12 +126,12 @@ def descent_phase_retrieval(
     the start is random, or has the ``overlap`` with the teacher.
     """
     return Problem(
-        teacher=SingleIndex(GaussianPrior()),
-        channel=Modulus(),
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Modulus(),
         sample_ratio=sample_ratio,
-        loss=PhaseRetrievalLoss(),
-        start=RandomStart() if overlap is None else InformedStart(overlap),
-        algorithm=GradientDescent(0.02) if algorithm is None else algorithm,
+        loss=ll.PhaseRetrievalLoss(),
+        start=ll.RandomStart() if overlap is None else ll.InformedStart(overlap),
+        algorithm=ll.GradientDescent(0.02) if algorithm is None else algorithm,
     )
 
 
@@ -144,13 +143,13 @@ def wide_phase_retrieval(sample_ratio: float = 3.0, width: int = 20, step: float
     to it; above about 0.05 the stiff directions blow up.
     """
     return Problem(
-        teacher=SingleIndex(GaussianPrior()),
-        channel=Modulus(),
+        teacher=ll.SingleIndex(ll.GaussianPrior()),
+        channel=ll.Modulus(),
         sample_ratio=sample_ratio,
-        student=Committee(width=width, activation="square"),
-        loss=PhaseRetrievalLoss(),
-        start=RandomStart(),
-        algorithm=GradientDescent(step * width, spherical=False),
+        student=ll.Committee(width=width, activation="square"),
+        loss=ll.PhaseRetrievalLoss(),
+        start=ll.RandomStart(),
+        algorithm=ll.GradientDescent(step * width, spherical=False),
     )
 
 
@@ -170,12 +169,12 @@ def merged_staircase(
     moves faster lets all of them arrive.
     """
     return Problem(
-        inputs=Hypercube(),
-        teacher=SparseTarget(target),
-        student=Committee(width=width, activation="shifted(tanh, 1.0)", second_layer="trained"),
-        loss=SquareLoss(),
-        start=RandomStart(second_layer="uniform", second_layer_scale=second_layer_scale),
-        algorithm=OnlineSGD(learning_rate=step_noise * width, second_layer_rate=second_layer_rate),
+        inputs=ll.Hypercube(),
+        teacher=ll.SparseTarget(target),
+        student=ll.Committee(width=width, activation="shifted(tanh, 1.0)", second_layer="trained"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(second_layer="uniform", second_layer_scale=second_layer_scale),
+        algorithm=ll.OnlineSGD(learning_rate=step_noise * width, second_layer_rate=second_layer_rate),
     )
 
 
@@ -197,11 +196,11 @@ def isotropic_mixture(
     steps have lambda = ``weight_decay`` and beta = 1/``temperature``.
     """
     return Problem(
-        inputs=IsotropicMixture(delta),
-        student=Committee(width=width, activation=activation),
-        loss=SquareLoss(),
-        start=RandomStart(scale=scale),
-        algorithm=OnlineSGD(
+        inputs=ll.IsotropicMixture(delta),
+        student=ll.Committee(width=width, activation=activation),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(scale=scale),
+        algorithm=ll.OnlineSGD(
             learning_rate=step_noise * width,
             batch_size=batch_size,
             weight_decay=weight_decay,
@@ -217,7 +216,7 @@ def anisotropic_mixture(
     step_noise: float = 1e-3,
     batch_size: int = 1,
     scale: float = 0.4,
-    schedule: AbstractSchedule | None = None,
+    schedule: "AbstractSchedule | None" = None,
 ) -> Problem:
     r"""As `isotropic_mixture`, but the classes differ on a ``fraction`` of the coordinates; units a relu(w.x + b).
 
@@ -225,11 +224,11 @@ def anisotropic_mixture(
     b = 0. Its speed t^-1/4 is ``schedule=PowerSchedule(0.25, onset=0.0)`` up to a factor, its time being t/2.
     """
     return Problem(
-        inputs=AnisotropicMixture(delta, fraction),
-        student=Committee(width=width, activation="relu", second_layer="trained", bias="trained"),
-        loss=SquareLoss(),
-        start=RandomStart(scale=scale, second_layer="rademacher"),
-        algorithm=OnlineSGD(learning_rate=step_noise * width, batch_size=batch_size, schedule=schedule),
+        inputs=ll.AnisotropicMixture(delta, fraction),
+        student=ll.Committee(width=width, activation="relu", second_layer="trained", bias="trained"),
+        loss=ll.SquareLoss(),
+        start=ll.RandomStart(scale=scale, second_layer="rademacher"),
+        algorithm=ll.OnlineSGD(learning_rate=step_noise * width, batch_size=batch_size, schedule=schedule),
     )
 
 
