@@ -134,7 +134,9 @@ def made_up_late():
         for d, runs in persistent_sgd.LATE_RUNS.items():
             data[f"{rule}_d{d}"] = made(runs, 0.05, times, d=d)
         if rule in persistent_sgd.FOLLOWED:
-            data[f"{rule}_late_dmft"] = made(6, 0.01, times[times <= persistent_sgd.LATE_END])
+            early = times[times <= persistent_sgd.LATE_END]
+            data[f"{rule}_late_dmft"] = made(6, 0.01, early)
+            data[f"{rule}_late"] = made(persistent_sgd.LATE_BESIDE, 0.05, early, d=500)
     return data
 
 
@@ -374,15 +376,34 @@ WRONG = {
         (lambda data: changed(data, "psgd_dmft", C=lambda C: 0.8 * C), "τ = 1, start 0.5, d = 1000"),
         (lambda data: grafted(data, "sgd_dmft", "psgd_dmft"), "control: the theory of SGD"),
         (lambda data: grafted(data, "sgd_dmft", "psgd_dmft"), "SGD moves as GD does"),
-        (lambda data: grafted(data, "gd_late_dmft", "psgd_late_dmft"), "GD, start 0.2, d = 500, up to t = 20"),
-        (lambda data: changed(data, "psgd_late_dmft", C=lambda C: 0.7 * C), "τ = 1, start 0.2, d = 500, up to"),
+        (
+            lambda data: grafted(data, "gd_late_dmft", "psgd_late_dmft"),
+            "GD, start 0.2, step 0.025, d = 500, up to t = 20",
+        ),
+        (
+            lambda data: changed(data, "psgd_late_dmft", C=lambda C: 0.7 * C),
+            "τ = 1, start 0.2, step 0.025, d = 500, up to",
+        ),
         (lambda data: grafted(data, "psgd_late_dmft", "gd_late_dmft"), "in the theory too persistent SGD is behind GD"),
-        (lambda data: changed(data, "psgd_d250", m=lambda m: m - 0.3), "behind GD at t = 1 and ahead"),
-        (lambda data: changed(data, "psgd_d250", m=lambda m: m + 0.4), "behind SGD at t = 1 and ahead"),
-        (lambda data: changed(data, "psgd_d250", success=unlucky), "than of GD have found"),
-        (lambda data: changed(data, "sgd_d250", success=lucky), "than of SGD have found"),
-        (lambda data: changed(data, "psgd_d500", m=lambda m: 0 * m), "behind GD at t = 1 and gains"),
-        (lambda data: changed(data, "psgd_d500", m=lambda m: m + 0.4), "behind SGD at t = 1 and gains"),
+        (
+            lambda data: changed(data, "psgd_d250", m=lambda m: m - 0.3),
+            "d = 250, start 0.2: persistent SGD is behind GD",
+        ),
+        (lambda data: changed(data, "psgd_d250", m=lambda m: m + 0.4), "250, start 0.2: persistent SGD is behind SGD"),
+        (
+            lambda data: changed(data, "psgd_d250", success=unlucky),
+            "250: by t = 60 more runs of persistent SGD than of GD",
+        ),
+        (
+            lambda data: changed(data, "sgd_d250", success=lucky),
+            "250: by t = 60 more runs of persistent SGD than of SGD",
+        ),
+        (lambda data: changed(data, "psgd_d500", m=lambda m: 0 * m), "d = 500, start 0.2: persistent SGD is behind GD"),
+        (lambda data: changed(data, "psgd_d500", m=lambda m: m + 0.4), "500, start 0.2: persistent SGD is behind SGD"),
+        (
+            lambda data: changed(data, "psgd_d500", success=unlucky),
+            "500: by t = 60 more runs of persistent SGD than of SGD",
+        ),
     ],
     "persistent-random": [
         (lambda data: {**data, "psgd": data["gd"]}, "more often than GD"),

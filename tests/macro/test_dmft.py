@@ -193,7 +193,7 @@ def test_the_identity_imposed_as_it_stands_is_biased(monkeypatch):
     def imposed(k, t, K, Cz_t, fit, reuse):
         index = jnp.arange(K.shape[1])
         ridge = jnp.asarray(0.1)
-        gram = rows.factor_rows(k.gram, rows.beside(k.gram, Cz_t, t), t, ridge * jnp.ones(1))
+        gram = rows.factor_rows(k.gram, rows.beside(k.gram, Cz_t, t), t, ridge[None])
         left = jnp.where(index <= t, fit.left - K @ k.Cz, 0.0)
         factors = rows.Factors(gram, ridge, k.other_gram, k.other_ridge)
         return K + rows._cholesky_solve(gram, left.T).T, factors
