@@ -302,10 +302,11 @@ def _fitted(k: Kernels, t, K, Cz_t, fit: Fit, reuse: bool) -> tuple[jax.Array, F
 
 
 class Beside(NamedTuple):
-    """Rows (t, a) of the factor of A left of their own block, and A(t, t) without what these make up, (m, m)."""
+    """Rows (t, a) of the factor of A left of their own block, A(t, t), and what of it these make up, (m, m)."""
 
     left: jax.Array
-    corner: jax.Array
+    own: jax.Array
+    made: jax.Array
 
 
 def beside(L: jax.Array, rows: jax.Array, t) -> Beside:
@@ -313,8 +314,8 @@ def beside(L: jax.Array, rows: jax.Array, t) -> Beside:
     m, columns = rows.shape
     before = jnp.where(jnp.arange(columns) < t * m, rows, 0.0)
     left = solve_triangular(L, before.T if m > 1 else before[0], lower=True).T.reshape(m, columns)
-    own = jax.lax.dynamic_slice_in_dim(rows, t * m, m, axis=1)
-    return Beside(left, own - left @ left.T)
+    made = left @ left.T if m > 1 else (left[0] @ left[0]).reshape(1, 1)
+    return Beside(left, jax.lax.dynamic_slice_in_dim(rows, t * m, m, axis=1), made)
 
 
 def factor_rows(L: jax.Array, row: Beside, t, ridge: jax.Array) -> jax.Array:
@@ -323,8 +324,9 @@ def factor_rows(L: jax.Array, row: Beside, t, ridge: jax.Array) -> jax.Array:
     own = jnp.zeros((m, m))
     for a in range(m):
         for b in range(a):
-            own = own.at[a, b].set((row.corner[a, b] - own[a, :b] @ own[b, :b]) / own[b, b])
-        pivot = row.corner[a, a] + ridge[a] - own[a, :a] @ own[a, :a]
+            rest = row.own[a, b] - row.made[a, b] - own[a, :b] @ own[b, :b]
+            own = own.at[a, b].set(rest / own[b, b])
+        pivot = row.own[a, a] + ridge[a] - row.made[a, a] - own[a, :a] @ own[a, :a]
         own = own.at[a, a].set(jnp.sqrt(jnp.maximum(pivot, jnp.maximum(1e-3 * ridge[a], TINY))))
     left = jax.lax.dynamic_update_slice_in_dim(row.left, own, t * m, axis=1)
     return jax.lax.dynamic_update_slice_in_dim(L, left, t * m, axis=0)
