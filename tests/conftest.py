@@ -6,7 +6,7 @@ emitters of loops, in less than half the time. Slow tests compile as users do, a
 
 What is marked `more` is a further case of what the default run tests (another activation, channel, limit of a table;
 the same law at another size). It is `slow` too, so that the default run stays within ten minutes of a fresh machine; it
-compiles as the default run does, and `.ci/run` runs it right after that. Negative controls stay in the default run.
+compiles as the default run does, and `.ci/run` runs it right after that. A control goes with its case.
 """
 
 import gc
