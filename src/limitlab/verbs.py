@@ -14,15 +14,19 @@ import functools
 import inspect
 import logging
 import math
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from limitlab._setup import in_double
+from limitlab.aside import aside
 from limitlab.bar import Bar
 from limitlab.errors import InputError
 
-__all__ = ["Pace", "Progress", "Watch", "logger", "tell", "tick", "told", "turns", "verb"]
+__all__ = ["Pace", "Progress", "Watch", "caution", "logger", "main_verb", "tell", "tick", "told", "turns", "verb"]
 
 AT_ONCE = 0.3  # seconds before the bar of progress=True appears
 FINE = 1000  # parts of what is told as a share
@@ -44,6 +48,7 @@ class Progress(Protocol):
 
 Watch: TypeAlias = "Progress | bool | None"  # what a user may give: a function, or True for a bar
 
+_caller: contextvars.ContextVar["FrameType | None"] = contextvars.ContextVar("limitlab_caller", default=None)
 _watched: contextvars.ContextVar["_Watched | None"] = contextvars.ContextVar("limitlab_progress", default=None)
 
 
@@ -118,12 +123,33 @@ class Pace:
         return done + self._steps
 
 
+def caution(words: str, category: type[Warning]) -> None:
+    """Warn whoever called the verb that is being computed: the warning shows their line."""
+    frame = _caller.get()
+    if frame is None:
+        warnings.warn(words, category, stacklevel=3)
+        return
+    names, registry = frame.f_globals, frame.f_globals.setdefault("__warningregistry__", {})
+    place = frame.f_code.co_filename, frame.f_lineno, names.get("__name__")
+    warnings.warn_explicit(words, category, *place, registry)
+
+
 def verb(function: F) -> F:
     """Make a function a verb: it computes in 64 bits, and what it tells reaches its argument ``progress``.
 
     The function itself need not look at that argument: `tell` and `told` know. A verb that is called by another one
-    has its own progress, or none. One that tells nothing but its beginning tells that it is done.
+    has its own progress, or none. One that tells nothing but its beginning tells that it is done. Whoever takes
+    ``progress`` may take long, and is computed `aside`, so that Ctrl-C ends it at any moment.
     """
+    return _door(function, "progress" in inspect.signature(function).parameters)
+
+
+def main_verb(function: F) -> F:
+    """A `verb` that minds signals itself, or starts what only the main thread may start: it stays there."""
+    return _door(function, False)
+
+
+def _door(function: F, apart: bool) -> F:
     signature = inspect.signature(function)
     order = [name for name, x in signature.parameters.items() if x.kind is not inspect.Parameter.KEYWORD_ONLY]
     place = order.index("progress") if "progress" in order else None
@@ -131,13 +157,24 @@ def verb(function: F) -> F:
     @functools.wraps(function)
     def door(*args: Any, **kwargs: Any) -> Any:
         progress = args[place] if place is not None and len(args) > place else kwargs.get("progress")
-        began = time.perf_counter()
-        logger.debug("%s begins", function.__name__)
-        try:
-            with in_double(), _watching(function.__name__, progress):
+        began, name = time.perf_counter(), function.__name__
+
+        def compute(progress: Any) -> Any:
+            with in_double(), _watching(name, progress):
                 return function(*args, **kwargs)
+
+        logger.debug("%s begins", name)
+        outermost = _caller.get() is None
+        token = _caller.set(sys._getframe(1)) if outermost else None
+        try:
+            if not (apart and outermost):
+                return compute(progress)
+            theirs = progress if callable(progress) and not isinstance(progress, bool) else None
+            return aside(lambda told: compute(progress if told is None else told), theirs)
         finally:
-            logger.debug("%s ends after %.3f s", function.__name__, time.perf_counter() - began)
+            if token is not None:
+                _caller.reset(token)
+            logger.debug("%s ends after %.3f s", name, time.perf_counter() - began)
 
     return door  # pyright: ignore[reportReturnType]
 

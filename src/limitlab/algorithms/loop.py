@@ -15,8 +15,8 @@ from limitlab.verbs import Progress
 __all__ = ["Steps", "advance", "advance_many", "march"]
 
 PIECE_SECONDS = 0.25  # a compiled piece of the march lasts about this long, so that progress and Ctrl-C work
-BLOCK = 2**17  # bytes of random numbers that are drawn at once: long enough for the processor, and within its cache
-LONGEST = 64  # steps in a block: a piece of the march is a multiple of it
+BLOCK = 2**17  # bytes of random numbers from one key: enough for the processor, and within its cache
+LONGEST = 64  # steps in a block, where these are few bytes
 SIDE_BY_SIDE = 2**15  # bytes of runs that make a step together: more leave the cache
 CROWD = 16  # runs from which on it pays to have them side by side: the program takes longer to compile
 
@@ -27,21 +27,25 @@ class Steps(NamedTuple):
     Attributes
     ----------
     draw
-        (rule, d, run, key, numbers) -> all random numbers of the steps with these numbers: a tree of arrays, steps
-        along the first axis. Those of a step depend on the seed, the replica and its number, not on its neighbours.
+        (rule, d, run, key, count) -> all random numbers of ``count`` steps from one key: a tree of arrays, steps along
+        the first axis.
     move
         (rule, d, run, drawn, n) -> the run after step n.
     ahead
         (rule, d, run) -> whether they may be drawn some steps ahead: what `draw` sees of a run stays as it is.
     """
 
-    draw: Callable[[Any, Any, Run, jax.Array, jax.Array], Any]
+    draw: Callable[[Any, Any, Run, jax.Array, int], Any]
     move: Callable[[Any, Any, Run, Any, jax.Array], Run]
     ahead: Callable[[Any, Any, Run], bool]
 
 
 class _Plan(NamedTuple):
-    """How many replicas make a step side by side, and how many steps are drawn at once. Numbers do not depend on it."""
+    """How many steps a block has, and how many replicas make a step side by side.
+
+    Blocks are cut at multiples of their ``length``, and each is drawn from the key of its number: the numbers of a step
+    depend on the length, which the size of a step alone decides, and on nothing else of the plan.
+    """
 
     groups: int
     together: int
@@ -51,13 +55,12 @@ class _Plan(NamedTuple):
 def _plan(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run) -> _Plan:
     """From the sizes of a run and of the numbers of a step alone."""
     one, key = jax.eval_shape(lambda *all: jax.tree.map(lambda x: x[0], all), run, keys)
-    drawn = jax.eval_shape(lambda run, key: steps.draw(rule, d, run, key, jnp.arange(1)), one, key)
+    drawn = jax.eval_shape(lambda run, key: steps.draw(rule, d, run, key, 1), one, key)
     held, numbers, replicas = _bytes(one), max(1, _bytes(drawn)), len(run.died)
     most = min(replicas, SIDE_BY_SIDE // (held + numbers))
     groups = -(-replicas // (most if most >= CROWD else 1))
-    together = -(-replicas // groups)
-    fitting = max(1, BLOCK // (together * numbers)) if steps.ahead(rule, d, one) else 1
-    return _Plan(groups, together, min(LONGEST, 1 << (fitting.bit_length() - 1)))
+    fitting = max(1, BLOCK // numbers) if steps.ahead(rule, d, one) else 1
+    return _Plan(groups, -(-replicas // groups), min(LONGEST, 1 << (fitting.bit_length() - 1)))
 
 
 def _bytes(tree: Any) -> int:
@@ -68,8 +71,9 @@ def _bytes(tree: Any) -> int:
 def advance(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array) -> Run:
     """Steps first, ..., last - 1 of all replicas. The bounds are traced: one compilation serves all pieces.
 
-    The random numbers of a block of steps are drawn at once, each step's from its own key, so that they are the same
-    wherever a block begins or ends. Replicas that do not fit into the cache together go one group after the other.
+    The random numbers of a block of steps are drawn at once. A piece that begins or ends inside of one draws all of it,
+    so that numbers are the same wherever pieces end. Replicas that do not fit into the cache together go one group
+    after the other.
     """
     plan, replicas = _plan(steps, rule, d, keys, run), len(run.died)
 
@@ -93,36 +97,51 @@ def _all(one: Callable, count: int) -> Callable:
 
 
 def _blocks(steps: Steps, rule: Any, d: Any, length: int, key: jax.Array, run: Run, first: jax.Array, last: jax.Array):
-    """Steps of one replica: the numbers for so many of them, then the steps."""
+    """Steps of one replica: the numbers of a block, then its steps that are asked for."""
 
     def block(state):
-        begin, run = state
-        drawn = steps.draw(rule, d, run, key, begin + jnp.arange(length))
+        now, run = state
+        begin = now // length * length
+        drawn = steps.draw(rule, d, run, jax.random.fold_in(key, now // length), length)
         end = jnp.minimum(begin + length, last)
-
-        def step(n, run):
-            now = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, n - begin, 0, keepdims=False), drawn)
-            return steps.move(rule, d, run, now, n)
-
-        return end, jax.lax.fori_loop(begin, end, step, run)
+        return end, jax.lax.fori_loop(now, end, lambda n, run: steps.move(rule, d, run, _at(drawn, n - begin), n), run)
 
     return jax.lax.while_loop(lambda state: state[0] < last, block, (first, run))[1]
+
+
+def _at(drawn: Any, n: jax.Array) -> Any:
+    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, n, 0, keepdims=False), drawn)
 
 
 @eqx.filter_jit
 def advance_many(steps: Steps, rules: Any, d: Any, keys: jax.Array, runs: Run, first: jax.Array, last: jax.Array):
     """The same for several problems along the first axis of everything, each from and to its own step.
 
-    They are drawn step by step: the problems side by side are a block already.
+    Their blocks go side by side, each from its own number on.
     """
+    rule, key, run = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, (rules, keys, runs))
+    length = _plan(steps, rule, d, key, run).length
 
-    def lane(rule, key, run, n, upto):
-        drawn = jax.vmap(lambda r, k: steps.draw(rule, d, r, k, n[None]))(run, key)
-        moved = jax.vmap(lambda r, q: steps.move(rule, d, r, q, n))(run, jax.tree.map(lambda x: x[:, 0], drawn))
-        return jax.tree.map(lambda new, old: jnp.where(n < upto, new, old), moved, run)
+    def draw(rule, keys, run, number):
+        return jax.vmap(lambda r, k: steps.draw(rule, d, r, jax.random.fold_in(k, number), length))(run, keys)
 
-    lanes = jax.vmap(lane)
-    return jax.lax.fori_loop(0, jnp.max(last - first), lambda n, r: lanes(rules, keys, r, first + n, last), runs)
+    def lane(rule, run, drawn, n, active):
+        moved = jax.vmap(lambda r, q: steps.move(rule, d, r, q, n))(run, drawn)
+        return jax.tree.map(lambda new, old: jnp.where(active, new, old), moved, run)
+
+    def block(j, runs):
+        number = first // length + j
+        begin, drawn = number * length, jax.vmap(draw)(rules, keys, runs, number)
+
+        def step(i, runs):
+            n = begin + i
+            now = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, 2, keepdims=False), drawn)
+            return jax.vmap(lane)(rules, runs, now, n, (first <= n) & (n < last))
+
+        inside = jnp.clip(jnp.stack([first, last]) - begin, 0, length)
+        return jax.lax.fori_loop(jnp.min(inside[0]), jnp.max(inside[1]), step, runs)
+
+    return jax.lax.fori_loop(0, jnp.max((last - 1) // length - first // length) + 1, block, runs)
 
 
 def march(

@@ -1,7 +1,5 @@
 """Fits of random features at finite size: the features of a replica, and what its fit pays on new samples."""
 
-import warnings
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +10,7 @@ from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.errors import AccuracyWarning
 from limitlab.numerics.convex.fit import Fit
 from limitlab.problems.networks import RandomFeatures
+from limitlab.verbs import caution
 
 __all__ = ["TESTS", "Drawn", "warn_beyond_equivalence"]
 
@@ -24,12 +23,11 @@ def warn_beyond_equivalence(student: RandomFeatures, n: int, d: int) -> None:
     """Say aloud that the limit does not describe so many samples or features."""
     p = student.width(d)
     if max(n, p) > FAR * d**2:
-        warnings.warn(
+        caution(
             f"RandomFeatures: n = {n} and p = {p} are not small beside d^2 = {d**2}. Parts of the labels and of the "
             "activation beyond the linear one are learned then, and ERMAsymptotics does not know of it. Use a larger d "
             "at the same sample_ratio and width_ratio to see the limit.",
             AccuracyWarning,
-            stacklevel=4,
         )
 
 

@@ -8,7 +8,7 @@ from limitlab.errors import InputError
 from limitlab.gallery.entry import Check, Entry, Quick, Verdict
 from limitlab.gallery.entry import run as make
 from limitlab.text import did_you_mean, show
-from limitlab.verbs import Watch, told, verb
+from limitlab.verbs import Watch, main_verb, told
 
 __all__ = ["DEFAULT", "ENTRIES", "Check", "Entry", "Quick", "Verdict", "run", "run_entry"]
 
@@ -49,7 +49,7 @@ class _Entries(Mapping[str, Entry]):
 ENTRIES: Mapping[str, Entry] = _Entries()
 
 
-@verb
+@main_verb
 def run(
     entry: str | Entry = DEFAULT, folder: str | Path | None = None, progress: Watch = None, quick: bool = False
 ) -> Verdict:

@@ -21,7 +21,7 @@ from limitlab.report.judge import FAILS, Row, judged
 from limitlab.report.page import PAGE, Made, html_report
 from limitlab.report.points import Outcome, measured, named, outcome_of
 from limitlab.sweep import sweep
-from limitlab.verbs import Watch, told, verb
+from limitlab.verbs import Watch, main_verb, told
 
 __all__ = ["Report", "report"]
 
@@ -56,7 +56,7 @@ class Report:
         return f"{len(self.rows)} claims: {told}"
 
 
-@verb
+@main_verb
 def report(
     folder: str | Path,
     quick: bool = False,

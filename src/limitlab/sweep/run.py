@@ -24,7 +24,7 @@ from limitlab.sweep.identity import describe, hash_of, verb_name
 from limitlab.sweep.job import Job, Task
 from limitlab.sweep.storage.store import Store, opened
 from limitlab.sweep.table import combine
-from limitlab.verbs import Watch, told, verb
+from limitlab.verbs import Watch, main_verb, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +34,7 @@ __all__ = ["job_of", "sweep"]
 NAMED = 500  # points between two words about their naming
 
 
-@verb
+@main_verb
 def sweep(
     verb: Callable,
     problem: Problem,

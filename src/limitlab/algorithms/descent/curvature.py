@@ -1,7 +1,5 @@
 """The largest step that leaves the teacher stable."""
 
-import warnings
-
 import equinox as eqx
 import jax
 import numpy as np
@@ -11,6 +9,7 @@ from limitlab.errors import AccuracyWarning
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.losses import AbstractLoss
+from limitlab.verbs import caution
 
 __all__ = ["top_curvature", "warn_if_unstable"]
 
@@ -41,15 +40,14 @@ def _bends(channel: AbstractChannel, loss: AbstractLoss, seed: int, truth: jax.A
     return loss.gradient(channel.sample(jax.random.key(seed), truth), fields)[1]
 
 
-def warn_if_unstable(by: str, setting: Descent, stacklevel: int = 4) -> bool:
+def warn_if_unstable(by: str, setting: Descent) -> bool:
     """`AccuracyWarning` if the step is above the stability limit 2/`top_curvature`; returns whether it is."""
     top, eta = top_curvature(setting), float(setting.rule.learning_rate)
     if eta * top > 2:
-        warnings.warn(
+        caution(
             f"{by}: learning_rate={eta:g} is above the stability limit of about {2 / top:.2g} (2 over the largest "
             "curvature at the teacher, batch included): steps overshoot there. Use a smaller learning_rate; the "
             "status says which runs diverged.",
             AccuracyWarning,
-            stacklevel=stacklevel,
         )
     return eta * top > 2

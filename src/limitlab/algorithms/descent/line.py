@@ -85,7 +85,7 @@ def run_line(name: str, setting: Descent, asked: Request) -> Seen:
     if d < 2:
         raise InputError(f"{by} needs d >= 2: at d = 1 the sphere has two points; got d={d}.")
     grid = second_times(times)
-    warn_if_unstable(by, setting, stacklevel=6)
+    warn_if_unstable(by, setting)
 
     nature = Nature(setting.inputs, *traced((setting.teacher, setting.channel))) if setting.rule.fresh else None
     course = Course(*traced((setting.rule, setting.loss)), _Line(), watched=True, nature=nature)

@@ -4,7 +4,6 @@ Simulations and predictions draw the same instance and the same start from the s
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from limitlab.states.direction import correlations, keeps_two_times, two_times_h
 from limitlab.states.matrix import NOTHING, Instance, Retrieved, look, matrix_attrs, matrix_variables
 from limitlab.states.request import Request, Seen, second_times
 from limitlab.states.run import FIELD_BOUND, Run
-from limitlab.verbs import Progress
+from limitlab.verbs import Progress, caution
 
 __all__ = [
     "Descended",
@@ -73,7 +72,7 @@ def run_wide(name: str, setting: WideDescent, asked: Request) -> Seen:
     for done, replica in enumerate(asked.numbers):
         instance = draw_instance(by, setting, d, asked.seed, replica)
         if done == 0:
-            warn_if_unstable(by, setting, instance, stacklevel=6)
+            warn_if_unstable(by, setting, instance)
         V = draw_weights(setting, d, asked.seed, replica, width).T / np.sqrt(width)
         states: list[np.ndarray] = []
         keep = states.append if paired else None
@@ -225,7 +224,7 @@ def _advance(X: jax.Array, b: jax.Array, eps: jax.Array, run: Run, first: jax.Ar
     return jax.lax.fori_loop(first, last, step, run)
 
 
-def warn_if_unstable(by: str, setting: WideDescent, instance: Instance, stacklevel: int = 4) -> None:
+def warn_if_unstable(by: str, setting: WideDescent, instance: Instance) -> None:
     r"""`AccuracyWarning` if descent leaves the teacher: eps times the top curvature there exceeds 2.
 
     The curvature at A = A*, for all units alike, is :math:`2 \sum_\mu (x_\mu \cdot w^*)^2 x_\mu x_\mu^T`.
@@ -234,10 +233,9 @@ def warn_if_unstable(by: str, setting: WideDescent, instance: Instance, stacklev
     top = 2 * float(np.linalg.eigvalsh((X.T * b) @ X)[-1])
     per_rate, rate = 4 * setting.kappa / setting.width, setting.learning_rate
     if rate * per_rate * top > 2:
-        warnings.warn(
+        caution(
             f"{by}: learning_rate={rate:g} is above the stability limit of about {2 / (per_rate * top):.2g} (2 over "
             "the largest curvature at the teacher; it grows with the width): steps overshoot there. Use a smaller "
             "learning_rate; the status says which runs diverged.",
             AccuracyWarning,
-            stacklevel=stacklevel,
         )

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import warnings
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,6 +14,7 @@ from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.numerics.quadrants import SIGNS, sectors
 from limitlab.problems.links.base import AbstractLink
 from limitlab.problems.links.labels import levels, sign_only
+from limitlab.verbs import caution
 
 __all__ = ["HELD", "MatrixOutput", "Nodes", "output_of"]
 
@@ -215,11 +215,10 @@ def _best(output: MatrixOutput, link: AbstractLink, real: tuple[int, ...], width
             return nodes
         nodes, before = more, after
     if off / 2 > BAD:  # more nodes have at most half the error of fewer
-        warnings.warn(
+        caution(
             f"GAMP on link={link!r}: what a label tells is known to {off / 2:.0%} only, since it changes over lengths "
             "that are small beside the fields. Use a larger variance of the noise.",
             AccuracyWarning,
-            stacklevel=2,
         )
     return nodes
 

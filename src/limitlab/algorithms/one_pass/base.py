@@ -122,7 +122,8 @@ class AbstractOnePass(AbstractAlgorithm):
         steps are drawn one by one.
         """
         x, y = setting.draw(state.teacher, key, self.batch, d)
-        return Sample(x, y, _heat(state.student, key) if self.heated else None)
+        heat = jax.tree.map(lambda x: x[0], _heat(state.student, key, 1)) if self.heated else None
+        return Sample(x, y, heat)
 
     def step(self, setting: OnePass, d: int, run: Run, sample: Sample, n: jax.Array) -> Run:
         """One step; a run whose fields or outputs leave all bounds dies and keeps the state that it had."""
@@ -187,11 +188,11 @@ def in_words(rule: AbstractOnePass, asked: Request, run: Run, report: Report, ne
     )
 
 
-def _heat(student: Any, key: jax.Array) -> Any:
-    """Standard normal numbers in the shape of the parameters, from the key of a step."""
+def _heat(student: Any, key: jax.Array, count: int) -> Any:
+    """Standard normal numbers in the shape of the parameters, for so many steps."""
     leaves, structure = jax.tree.flatten(student)
     keys = jax.random.split(jax.random.fold_in(key, 2), len(leaves))
-    return jax.tree.unflatten(structure, [normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
+    return jax.tree.unflatten(structure, [normal(k, (count, *x.shape)) for k, x in zip(keys, leaves, strict=True)])
 
 
 @eqx.filter_jit
@@ -216,17 +217,19 @@ def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: 
     return jax.vmap(learner)(keys, keys_of(seed, Stream.FRAME, replicas))
 
 
-def _drawn(both: tuple[AbstractOnePass, OnePass], d: int, run: Run, key: jax.Array, numbers: jax.Array) -> Sample:
+def _drawn(both: tuple[AbstractOnePass, OnePass], d: int, run: Run, key: jax.Array, count: int) -> Sample:
     rule, setting = both
-    keys = jax.vmap(lambda n: jax.random.fold_in(key, n))(numbers)
-    if has_own(rule, AbstractOnePass, "sample"):
-        return jax.vmap(lambda key: rule.sample(setting, d, run.state, key))(keys)
-    x, y = setting.draws(run.state.teacher, keys, rule.batch, d)
-    return Sample(x, y, jax.vmap(partial(_heat, run.state.student))(keys) if rule.heated else None)
+    if has_own(rule, AbstractOnePass, "sample"):  # looks at what is learned: one step at a time
+        return jax.tree.map(lambda x: x[None], rule.sample(setting, d, run.state, key))
+    x, y = setting.draw(run.state.teacher, key, count * rule.batch, d)
+    x, y = (v.reshape(count, -1) for v in (x, y))  # an axis of length one would be moved, by a copy
+    return Sample(x, y, _heat(run.state.student, key, count) if rule.heated else None)
 
 
 def _moved(both: tuple[AbstractOnePass, OnePass], d: int, run: Run, sample: Sample, n: jax.Array) -> Run:
     rule, setting = both
+    if not has_own(rule, AbstractOnePass, "sample"):
+        sample = sample._replace(x=sample.x.reshape(rule.batch, -1))
     return rule.step(setting, d, run, sample, n)
 
 
@@ -238,7 +241,7 @@ def _steady(both: tuple[AbstractOnePass, OnePass], d: int, run: Run) -> bool:
     same = []
 
     def look(run, key, n):
-        after = _moved(both, d, run, jax.tree.map(lambda x: x[0], _drawn(both, d, run, key, n[None])), n)
+        after = _moved(both, d, run, jax.tree.map(lambda x: x[0], _drawn(both, d, run, key, 1)), n)
         pairs = zip(*(jax.tree.leaves(r.state.teacher) for r in (after, run)), strict=True)
         same.append(all(new is old for new, old in pairs))
 

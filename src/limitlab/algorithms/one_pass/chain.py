@@ -35,18 +35,15 @@ class Drawn(NamedTuple):
     key: jax.Array
 
 
-def overlaps_drawn(columns: int, both: Any, d: jax.Array, run: Run, key: jax.Array, numbers: jax.Array) -> Drawn:
-    """The random numbers of some steps; nothing of the run is looked at."""
-    rule, _ = both
-
-    def one(n):
-        key_g, key_y, key_h = jax.random.split(jax.random.fold_in(key, n), 3)
-        g = normal(key_g, (rule.batch_size, columns))
-        if rule.batch_size == 1:
-            return Drawn(g, (jnp.sum(g**2) + chi_square(key_h, d - columns))[None, None], key_y)
-        return Drawn(g, g @ g.T + wishart(key_h, rule.batch_size, d - columns), key_y)
-
-    return jax.vmap(one)(numbers)
+def overlaps_drawn(columns: int, both: Any, d: jax.Array, run: Run, key: jax.Array, count: int) -> Drawn:
+    """The random numbers of so many steps; nothing of the run is looked at."""
+    batch = both[0].batch_size
+    key_g, key_y, key_h = jax.random.split(key, 3)
+    g, labels = normal(key_g, (count, batch, columns)), jax.random.split(key_y, count)
+    if batch == 1:
+        return Drawn(g, jnp.sum(g**2, axis=-1, keepdims=True) + chi_square(key_h, d - columns, (count, 1, 1)), labels)
+    rest = jax.vmap(lambda key: wishart(key, batch, d - columns))(jax.random.split(key_h, count))
+    return Drawn(g, g @ jnp.swapaxes(g, 1, 2) + rest, labels)
 
 
 def overlaps_moved(columns: int, both: Any, d: jax.Array, run: Run, drawn: Drawn, n: jax.Array) -> Run:

@@ -86,15 +86,12 @@ class OnePass(eqx.Module):
 
     def draw(self, teacher: Any, key: jax.Array, count: int, d: int) -> tuple[jax.Array, jax.Array]:
         """``count`` samples (x, y) of a teacher with these weights."""
-        return jax.tree.map(lambda all: all[0], self.draws(teacher, key[None], count, d))
-
-    def draws(self, teacher: Any, keys: jax.Array, count: int, d: int) -> tuple[jax.Array, jax.Array]:
-        """What `draw` gives for each of the keys: x (keys, count, d) and y (keys, count)."""
-        split = jax.vmap(jax.random.split)(keys)
-        drawn = jax.vmap(lambda key: self.inputs.draw(key, count, d))(split[:, 0])
-        nature = self.teacher
-        x, z = drawn if nature is None else (drawn, drawn)
-        if nature is not None:  # in a loop: outside of one the compiler draws x once for each of its uses
-            z = jax.lax.map(lambda x: nature.output(teacher, x), x)
-            z = jax.vmap(lambda key, z: self.inputs.unseen(jax.random.fold_in(key, UNSEEN), z))(split[:, 1], z)
-        return x, jax.vmap(self.channel.sample)(split[:, 1], z)
+        key_x, key_y = jax.random.split(key)
+        drawn = self.inputs.draw(key_x, count, d)
+        if self.teacher is None:
+            x, z = drawn
+        else:
+            x = jax.lax.optimization_barrier(drawn)  # else the compiler draws x once for each of its uses
+            z = self.teacher.output(teacher, x)
+            z = self.inputs.unseen(jax.random.fold_in(key_y, UNSEEN), z)
+        return x, self.channel.sample(key_y, z)

@@ -1,7 +1,6 @@
 """Dynamical mean-field theory: descent on a fixed data set as d goes to infinity, at a finite step."""
 
 import json
-import warnings
 from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
@@ -35,7 +34,7 @@ from limitlab.states.matrix import Retrieved
 from limitlab.states.request import second_times
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
-from limitlab.verbs import turns
+from limitlab.verbs import caution, turns
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -217,7 +216,7 @@ class DMFT(AbstractLimit):
 
     def _prepare(self, setting: Descent | CommitteeDescent, times: np.ndarray) -> np.ndarray:
         """The steps of the asked times, after a word on the step size."""
-        unstable = isinstance(setting, Descent) and warn_if_unstable("DMFT", setting, stacklevel=6)
+        unstable = isinstance(setting, Descent) and warn_if_unstable("DMFT", setting)
         self._warn(setting, unstable)
         return whole_steps(times, setting.clock)
 
@@ -227,31 +226,28 @@ class DMFT(AbstractLimit):
         m = float(np.max(np.abs(np.asarray(setting.overlaps(self.d).M))))
         force, blur = _force(setting), float(np.sqrt(ratio / self.trajectories))
         if setting.even and 0 < m < BLURRED * blur:
-            warnings.warn(
+            caution(
                 f"DMFT: the overlap {m:.2g} of the start is not well above what {self.trajectories} trajectories "
                 f"resolve (about {blur:.2g}): how it grows from there is Monte-Carlo noise. Use trajectories="
                 f"{int(ratio * (BLURRED / m) ** 2) + 1} or more, or simulate.",
                 AccuracyWarning,
-                stacklevel=6,
             )
         if not force.smooth and self.trajectories < SETTLED:
             whose = "units with kinks" if setting.loss.smooth else type(setting.loss).__name__
-            warnings.warn(
+            caution(
                 f"DMFT: the force of {whose} jumps, and {self.trajectories} trajectories then have a bias of order "
                 "1/trajectories that batches do not show, about 0.4 of the scatter of one batch at 256. Use "
                 f"trajectories={SETTLED} or more.",
                 AccuracyWarning,
-                stacklevel=6,
             )
         longest = 2 * _upper_tail(self.trajectories, force.units + setting.teacher.units)
         reach = setting.clock * float(rule.factor) * float(force.quartic) * longest
         if reach > OVERSHOOTS and not unstable:
-            warnings.warn(
+            caution(
                 f"DMFT: at learning_rate={float(rule.learning_rate):g} steps of rare trajectories with a large field "
                 f"overshoot, and may carry a batch away (simulations bear more). Use a learning_rate below "
                 f"{float(rule.learning_rate) * OVERSHOOTS / reach:.2g}; the status says which batches diverged.",
                 AccuracyWarning,
-                stacklevel=6,
             )
 
     def _bytes(self, setting: Descent | CommitteeDescent, steps: int) -> int:

@@ -1,7 +1,6 @@
 r"""Rotation-invariant networks on mixtures: the flow of the law of norms."""
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -26,6 +25,7 @@ from limitlab.results.schema import dataset
 from limitlab.states.radii import RadiiView, UnitLaw
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
+from limitlab.verbs import caution
 
 __all__ = ["RadialFlow"]
 
@@ -171,11 +171,10 @@ class RadialFlow(AbstractLimit):
             return self._dataset(setting, times, clock, run, {"step": step})
         run, error = self._refined(setting, clock)
         if error is not None and error > max(WORRY, self.tolerance):
-            warnings.warn(
+            caution(
                 f"RadialFlow: refining the nodes still moves the risk by {error:.1e} at the finest rule; trust that "
                 "many digits, or ask for earlier times.",
                 AccuracyWarning,
-                stacklevel=5,
             )
         return self._dataset(setting, times, clock, run, {"node_error": error, "rtol": self.rtol})
 

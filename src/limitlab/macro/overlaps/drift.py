@@ -1,7 +1,6 @@
 r"""The mean motion of the overlaps under one-pass SGD, where it starts, and how well its Gaussian moments are known."""
 
 import functools
-import warnings
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,6 +13,7 @@ from limitlab.errors import AccuracyWarning
 from limitlab.numerics.gauss.fields import AbstractFieldSum, FieldMoments
 from limitlab.numerics.trees import NUMBERS
 from limitlab.states.overlaps import Overlaps, error_coefficients, limit_overlaps
+from limitlab.verbs import caution
 
 __all__ = [
     "Crowds",
@@ -133,11 +133,10 @@ def tolerance(rtol: float, setting: CommitteeOnePass, sums: AbstractFieldSum, st
 def warn_of_error(error: float, moments: str) -> None:
     """Say aloud that Gaussian moments are less accurate than one would think."""
     if error > VISIBLE:
-        warnings.warn(
+        caution(
             f"OverlapODE: the Gaussian moments ({moments}) have an estimated error of {error:.1e}. A function "
             'with a kink loses digits here: use a named activation such as "relu" where there is one.',
             AccuracyWarning,
-            stacklevel=3,
         )
 
 

@@ -1,6 +1,5 @@
 r"""Diffusion of the overlaps of one-pass SGD at a large but finite dimension."""
 
-import warnings
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -29,7 +28,7 @@ from limitlab.results.schema import overlap_dataset
 from limitlab.states.overlaps import Overlaps, error_sum, initial_overlaps, risks, start_key
 from limitlab.states.run import Run
 from limitlab.states.view import AbstractView, Variable, assembled
-from limitlab.verbs import Pace, tick
+from limitlab.verbs import Pace, caution, tick
 
 __all__ = ["OverlapSDE", "draw", "feasible", "noise"]
 
@@ -251,11 +250,10 @@ class OverlapSDE(AbstractLimit):
                 'Below it the noise is not small: use simulate(..., representation="overlaps").'
             )
         if self.d < FEW * n:
-            warnings.warn(
+            caution(
                 f"OverlapSDE is an expansion in 1/d; at d = {self.d:g} with {n} units its means may be far "
                 'off. simulate(..., representation="overlaps") is exact and as cheap there.',
                 AccuracyWarning,
-                stacklevel=2,
             )
         longest = max(LONGEST_STEP, times[-1] / FEWEST_STEPS) if self.step is None else self.step
         count = times[-1] / longest

@@ -1,6 +1,5 @@
 r"""Sparse targets of the hypercube in the limit of wide networks, many dimensions and small steps."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -22,6 +21,7 @@ from limitlab.states.fourier import FourierView
 from limitlab.states.radii import UnitLaw
 from limitlab.states.run import Run
 from limitlab.states.view import Variable, assembled
+from limitlab.verbs import caution
 
 __all__ = ["DimensionFree", "refined", "warn_nodes"]
 
@@ -134,9 +134,8 @@ def _change(one: Path, two: Path) -> float:
 def warn_nodes(name: str, error: float | None, worry: float = WORRY) -> None:
     """Warn if the finest rule was not fine enough."""
     if error is not None and error > worry:
-        warnings.warn(
+        caution(
             f"{name}: doubling the nodes still moves f by {error:.1e} at the finest rule; trust that many digits, or "
             "ask for earlier times.",
             AccuracyWarning,
-            stacklevel=6,
         )

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.numerics.gauss.normal import erf
 from limitlab.numerics.gauss.smoothing import ErfSmoother, LogisticSmoother, logistic_nodes
 from limitlab.numerics.gauss.terms import Term, logistic_mixture
 from limitlab.problems.activations.base import AbstractActivation, Pieces
@@ -40,7 +41,7 @@ class Erf(AbstractNamed):
     exact: ClassVar[tuple[Term, ...]] = (Term(1.0, 0, "sign", 1.0),)
 
     def function(self, x):
-        return jax.scipy.special.erf(x / jnp.sqrt(2.0))
+        return erf(x / jnp.sqrt(2.0), jnp)
 
     def derivative(self, x):
         return jnp.sqrt(2 / jnp.pi) * jnp.exp(-(x**2) / 2)

@@ -1,6 +1,5 @@
 """A user's own law of labels, by quadrature."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -24,6 +23,7 @@ from limitlab.problems.channels.base import (
 )
 from limitlab.problems.channels.binary import BinaryChannel
 from limitlab.text import printable, show
+from limitlab.verbs import caution
 
 __all__ = ["CustomBinary", "CustomChannel", "output_by_quadrature"]
 
@@ -195,11 +195,10 @@ class CustomChannel(AbstractChannel):
         plain, fine = (output_by_quadrature(*arguments, order=order) for order in (8, 24))
         gap = float(jnp.max(jnp.abs(plain.g - fine.g) / (1 + jnp.abs(fine.g))))
         if not gap < 1e-5:
-            warnings.warn(
+            caution(
                 f"CustomChannel: log_density is narrower in z than the rule can resolve (error {gap:.0e} of a mean). "
                 "Results have no more digits than that. Add kinks and a width where it is narrow, or use more noise.",
                 AccuracyWarning,
-                stacklevel=4,
             )
 
     @property

@@ -1,7 +1,6 @@
 """Which terms of a target a network can represent at all, before any dynamics."""
 
 import functools
-import warnings
 from typing import Protocol
 
 import jax
@@ -13,6 +12,7 @@ from limitlab.errors import RepresentationWarning
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.networks import Committee
 from limitlab.problems.sparse.target import SparseTarget, term_name
+from limitlab.verbs import caution
 
 __all__ = ["unreachable_terms", "warn_of", "warn_unreachable"]
 
@@ -87,5 +87,5 @@ def warn_of(activation: Activation, target: SparseTarget) -> str | None:
         f"A student with activation {activation!r} can never represent {names}: {reason}. Its risk stays at or "
         f"above {floor:.4g} plus noise. Use a shifted activation such as shifted(tanh, 0.5)."
     )
-    warnings.warn(words, RepresentationWarning, stacklevel=2)
+    caution(words, RepresentationWarning)
     return words

@@ -25,7 +25,7 @@ from limitlab.sweep.refining.result import Refinement
 from limitlab.sweep.run import job_of
 from limitlab.sweep.storage.store import Store, opened
 from limitlab.sweep.table import combine, why
-from limitlab.verbs import Watch, told, verb
+from limitlab.verbs import Watch, main_verb, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,7 +35,7 @@ __all__ = ["Refinement", "refine"]
 BATCH = 4  # points of a round where one more or less informed choice matters little
 
 
-@verb
+@main_verb
 def refine(
     verb: Callable,
     problem: Problem,
