@@ -50,7 +50,7 @@ def one_steps(problem, state, d, keys, step=0, columns=None):
     steps, run, n = stepper(columns), alive(state), jnp.asarray(step)
 
     def go(key):
-        drawn = jax.tree.map(lambda x: x[0], steps.draw(both, dim, run, key, n[None]))
+        drawn = jax.tree.map(lambda x: x[0], steps.draw(both, dim, run, key, 1))
         return steps.move(both, dim, run, drawn, n).state
 
     return jax.jit(jax.vmap(go))(keys)

@@ -7,19 +7,19 @@ and by which settings of JAX, is the same; a function of the user's that is told
 
 import contextlib
 import contextvars
+import ctypes
 import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-__all__ = ["aside", "has_company"]
+__all__ = ["aside"]
 
 PATIENCE = 0.5  # seconds that are left to the computation to end in good order when it is stopped
 AGAIN = 0.05  # seconds between two requests to stop: one may be lost where Python cannot raise
-LOOK = 0.25  # seconds between two looks around where waiting cannot be interrupted
 SETTINGS = (  # of JAX, which a user may have changed for this thread alone
     "jax_enable_x64",
     "jax_default_device",
@@ -39,20 +39,13 @@ SETTINGS = (  # of JAX, which a user may have changed for this thread alone
 T = TypeVar("T")
 Told = Callable[[int, int, str], object]
 
-_workers: list[threading.Thread] = []
 
-
-class _Ended:
+class _Ended(Generic[T]):
     """How a computation ended: with a value or an error, or ``not begun`` since its thread has other settings."""
 
     def __init__(self, value: Any = None, error: BaseException | None = None, begun: bool = True):
-        self.value, self.error, self.begun = value, error, begun
-
-
-def has_company() -> bool:
-    """Whether a computation that was given up is still in a step that cannot be interrupted."""
-    _workers[:] = [worker for worker in _workers if worker.is_alive()]
-    return bool(_workers)
+        self.value: T = value
+        self.error, self.begun = error, begun
 
 
 def aside(compute: Callable[[Told | None], T], told: Told | None) -> T:
@@ -65,7 +58,7 @@ def aside(compute: Callable[[Told | None], T], told: Told | None) -> T:
         return compute(told)
     work = _Work(compute, told)
     try:
-        ended = work.wait()
+        ended = work.result()
     except BaseException:
         work.give_up()
         raise
@@ -88,40 +81,37 @@ def _settings() -> list[Any]:
     return [] if jax is None else [getattr(jax.config, name, None) for name in SETTINGS]
 
 
-class _Work:
+class _Work(Generic[T]):
     """A thread that computes, and the two letter boxes between it and the one that waits."""
 
-    def __init__(self, compute: Callable[[Told | None], Any], told: Told | None):
+    def __init__(self, compute: Callable[[Told | None], T], told: Told | None):
         self._compute, self._told, self._given_up = compute, told, False
         self._to_main: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._to_work: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._settings = _settings()
-        run = contextvars.copy_context().run
-        self._thread = threading.Thread(target=run, args=(self._run,), name="limitlab", daemon=False)
-        self._thread.start()
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(self._run,), name="limitlab", daemon=False
+        )
 
-    def wait(self) -> _Ended:
-        """Tell what is to be told until the work has ended."""
-        while True:
-            try:
-                letter = self._to_main.get(timeout=LOOK)
-            except queue.Empty:
-                continue
-            if isinstance(letter, _Ended):
-                self._thread.join()
-                return letter
-            try:
-                assert self._told is not None
+    def result(self) -> _Ended[T]:
+        """How the work ends; what it tells meanwhile is told."""
+        self._thread.start()
+        while not isinstance(letter := self._to_main.get(), _Ended):
+            self._to_work.put(self._heard(letter))
+        self._thread.join()
+        return letter
+
+    def _heard(self, letter: tuple[int, int, str]) -> BaseException | None:
+        """What the user's function raises ends the work, which hands it back."""
+        try:
+            if self._told is not None:
                 self._told(*letter)
-            except BaseException as error:  # it ends the work, which hands it back
-                self._to_work.put(error)
-            else:
-                self._to_work.put(None)
+        except BaseException as error:
+            return error
+        return None
 
     def give_up(self) -> None:
         """Ask the work to stop, for a moment; who does not hear is left alone."""
-        import ctypes
-
         self._given_up = True
         self._to_work.put(KeyboardInterrupt())
         until = time.monotonic() + PATIENCE
@@ -129,8 +119,6 @@ class _Work:
             ident = ctypes.c_ulong(self._thread.ident or 0)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(KeyboardInterrupt))
             self._thread.join(AGAIN)
-        if self._thread.is_alive():
-            _workers.append(self._thread)
 
     def _run(self) -> None:
         with contextlib.suppress(KeyboardInterrupt):  # one that comes too late has nobody to tell

@@ -10,6 +10,7 @@ import pytest
 
 import limitlab as ll
 from cases import committee
+from limitlab.algorithms.loop import LONGEST
 from limitlab.algorithms.one_pass.base import begin
 from limitlab.numerics.keys import Stream, stream
 from stepping import live
@@ -35,9 +36,13 @@ def test_it_is_the_adam_of_optax_on_the_same_samples(trained, batch):
     def loss(free, x, y):
         return jnp.mean((y - jax.scipy.special.erf(x @ free["W"].T / np.sqrt(2)) @ free["a"] / 3) ** 2) / 2
 
+    key = jax.random.fold_in(stream(4, Stream.STEPS, 0), 0)  # of the first block, which has all steps
+    samples = setting.draw(state.teacher, key, LONGEST * batch, D)
+    samples = [v.reshape(LONGEST, batch, *v.shape[1:]) for v in samples]
+
     @jax.jit
     def step(free, memory, n):
-        x, y = setting.draw(state.teacher, jax.random.fold_in(stream(4, Stream.STEPS, 0), n), batch, D)
+        x, y = (v[n] for v in samples)
         update, memory = adam.update(jax.grad(loss)(free, x, y), memory)
         moved = optax.apply_updates(free, update)
         return {"W": moved["W"], "a": moved["a"] if trained else free["a"]}, memory

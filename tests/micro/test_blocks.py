@@ -1,4 +1,4 @@
-"""Random numbers drawn for blocks of steps: the same as step by step, wherever blocks and groups of replicas end."""
+"""Random numbers drawn for blocks of steps: the same wherever a run is cut, and however replicas are grouped."""
 
 import dataclasses
 import itertools
@@ -65,15 +65,16 @@ def follow(problem, columns, cuts=(0, STEPS)):
     return run, loop._plan(steps, both, dim, keys, run)
 
 
-def one_by_one(problem, columns):
-    """Every step drawn just before it is made, from the state that it finds."""
+def one_by_one(problem, columns, length):
+    """The block of every step drawn anew just before it is made, from the state that it finds."""
     both, keys, run = started(problem, columns)
     dim, steps = D if columns is None else jnp.asarray(float(D)), stepper(columns)
 
     @jax.jit
     def step(run, n):
         def one(run, key):
-            drawn = jax.tree.map(lambda x: x[0], steps.draw(both, dim, run, key, n[None]))
+            block = steps.draw(both, dim, run, jax.random.fold_in(key, n // length), length)
+            drawn = jax.tree.map(lambda x: x[n % length], block)
             return steps.move(both, dim, run, drawn, n)
 
         return jax.vmap(one)(run, keys)
@@ -93,7 +94,7 @@ def same(one, two):
 def test_a_run_is_the_same_however_it_is_cut(name):
     problem, columns = CASES[name]
     run, plan = follow(problem, columns, (0, 1, 30, STEPS))
-    same(run, one_by_one(problem, columns))
+    same(run, one_by_one(problem, columns, plan.length))
     assert (plan.length > 1) == ("that" not in name)
     before, after = (jax.tree.leaves(r.state)[0] for r in (started(problem, columns)[2], run))
     assert not np.allclose(before, after)
@@ -103,11 +104,11 @@ def test_a_run_is_the_same_however_it_is_cut(name):
 def test_groups_of_replicas_change_nothing(together, monkeypatch):
     """One by one, and in two groups of which the second is filled up."""
     problem, columns = CASES["noise"]
+    monkeypatch.setattr(loop, "BLOCK", 4 * 8 * (D + 1))
     wanted, _ = follow(problem, columns)
     each = loop._bytes(started(problem, columns)[2]) // REPLICAS + 8 * (D + 1)
     monkeypatch.setattr(loop, "CROWD", 2)
     monkeypatch.setattr(loop, "SIDE_BY_SIDE", together * each)
-    monkeypatch.setattr(loop, "BLOCK", 4 * together * 8 * (D + 1))
     run, plan = follow(problem, columns)
     assert plan == (-(-REPLICAS // together), together, 4)
     same(run, wanted)

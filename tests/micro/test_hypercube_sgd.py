@@ -13,7 +13,7 @@ from scipy import stats
 import limitlab as ll
 import stepping
 from cases import sparse as sparse_problem
-from limitlab.algorithms.loop import advance
+from limitlab.algorithms.loop import LONGEST, advance
 from limitlab.algorithms.one_pass.base import begin
 from limitlab.algorithms.one_pass.layerwise_sgd import ridge_second_layer
 from limitlab.numerics.cube import cube_points, walsh
@@ -50,15 +50,12 @@ def test_signs_are_independent_bits_and_the_target_sees_the_first():
     assert np.max(np.abs(z.sum(0))) / np.sqrt(4000) < 4.5
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def draws(key, steps, batch, d):
-    """The inputs and the label noise of these steps."""
-
-    def one(n):
-        key_x, key_y = jax.random.split(jax.random.fold_in(key, n))
-        return ll.Hypercube().draw(key_x, batch, d), normal(key_y, (batch,))
-
-    return jax.vmap(one)(steps)
+@partial(jax.jit, static_argnums=(1, 2))
+def draws(key, batch, d):
+    """The inputs and the label noise of the steps of the first block."""
+    key_x, key_y = jax.random.split(jax.random.fold_in(key, 0))
+    x, noise = ll.Hypercube().draw(key_x, LONGEST * batch, d), normal(key_y, (LONGEST * batch,))
+    return x.reshape(LONGEST, batch, d), noise.reshape(LONGEST, batch)
 
 
 def by_hand(problem, d, steps, replica=0, seed=0):
@@ -69,7 +66,7 @@ def by_hand(problem, d, steps, replica=0, seed=0):
     start = begin(setting, live, d, seed, jnp.asarray([replica]), "weights").student
     W, a = np.array(start.rows[0].T), np.array(start.a[0])
     key, gamma, decay = stream(seed, Stream.STEPS, replica), rule.learning_rate, getattr(rule, "weight_decay", 0.0)
-    x_all, noise = (np.asarray(q) for q in draws(key, jnp.arange(40), rule.batch_size, d))
+    x_all, noise = (np.asarray(q) for q in draws(key, rule.batch_size, d))
     for n in range(steps):
         x, y = x_all[n], problem.teacher.output((), x_all[n]) + np.sqrt(problem.channel.variance) * noise[n]
         second = layered and n * gamma / (p * d) >= rule.switch_time - 1e-9

@@ -63,7 +63,8 @@ def spectral_lanes(setting: ConvexFit, law: Law, alpha: np.ndarray, penalty: np.
     found = spectral_ridge(law.c, c1**2 * law.signal, noise, alpha, penalty, counts=law.h)
     bad = ~np.isfinite(found.test)
     test, df1, kappa = (np.where(bad, 1.0, x)[:, None] for x in (found.test, found.df1, found.kappa))
-    V_hat = np.maximum(alpha[:, None] - df1, 0.0)
+    # lambda/kappa is the same as alpha - df1, and exactly 0 where all rows are fitted
+    V_hat = np.where(kappa > 0, np.reshape(penalty, (-1, 1)) / np.where(kappa > 0, kappa, 1.0), alpha[:, None] - df1)
     L = law.c / (law.c + kappa)
     m, others = np.transpose([law.spread(row, rho) for row in L])
     m, sigma = c1 * m, np.sqrt(test[:, 0] / alpha * (L**2 @ law.h) + c1**2 * others)
