@@ -14,8 +14,10 @@ from scipy.special import erf, expit
 import limitlab as ll
 from cases import sparse as problem
 from limitlab.macro.sparse.flow import Particles, drift, make_flow, outputs, width, with_width
+from limitlab.macro.sparse.linearised import FrozenFlow, is_worthwhile
 from limitlab.macro.sparse.nodes import start_nodes
 from limitlab.macro.sparse.step_noise import Kicked, kicked_drift
+from limitlab.numerics.ode.integrate import SOON
 
 jit_drift, jit_kicked = eqx.filter_jit(drift), eqx.filter_jit(kicked_drift)
 
@@ -221,6 +223,54 @@ def test_weight_decay_pulls_every_parameter():
     np.testing.assert_allclose(with_decay.a - without.a, -0.3 * x.a, atol=1e-12)
     np.testing.assert_allclose(with_decay.u - without.u, -0.3 * x.u, atol=1e-12)
     np.testing.assert_allclose(with_decay.r - without.r, -0.3, atol=1e-12)  # of log s
+
+
+def frozen_case(activation="erf", **change):
+    """A flow, a state as one vector, the flow linearised there, and its Jacobian by automatic derivatives."""
+    flow, x = cloud(problem("z1 + z1*z2 + z3", activation, law="gaussian", **change))
+    y = np.concatenate([np.ravel(np.asarray(leaf)) for leaf in x])
+    frozen = FrozenFlow(flow, y)
+    v = frozen.enter(y)
+    n = len(v)
+
+    @jax.jit
+    def motion(v):
+        rows = v.reshape(n, -1)
+        motion = drift(Particles(rows[:, 0], rows[:, 1:-1], rows[:, -1]), flow)
+        return jnp.concatenate([motion.a[:, None], motion.u, motion.r[:, None]], axis=1).ravel()
+
+    return flow, y, frozen, v, motion, np.asarray(jax.jit(jax.jacfwd(motion))(v.ravel()))
+
+
+@pytest.mark.parametrize("change", [{}, {"algorithm": ll.OnlineSGD(5.0, weight_decay=0.3, second_layer_rate=0.4)}])
+def test_the_linearised_flow_inverts_its_jacobian(change):
+    """(1 - hJ) x = c, against the whole matrix; neurons by themselves, or signs of their coupling, are another flow."""
+    _, y, frozen, v, motion, J = frozen_case(**change)
+    c, h = np.random.default_rng(0).normal(size=v.shape), 0.8
+    whole = np.linalg.solve(np.eye(v.size) - h * J, c.ravel()).reshape(v.shape)
+    np.testing.assert_allclose(frozen.solver(h)(c), whole, atol=1e-11)
+    np.testing.assert_array_equal(frozen.leave(frozen.enter(y)), y)
+    step = np.linalg.solve(np.eye(v.size) - h * J, h * np.asarray(motion(v.ravel()))).reshape(v.shape)
+    np.testing.assert_allclose(frozen.euler(h)(v), v + step, atol=1e-11)
+    right = frozen.projector
+    for wrong in (0.0, -1.0):
+        frozen.projector = wrong * right
+        assert np.max(np.abs(frozen.solver(h)(c) - whole)) > 1e-3
+
+
+def test_steps_grow_as_the_flow_comes_to_rest(monkeypatch):
+    """The same path as by explicit steps, which stability keeps short; kinks, and what is large, stay with these."""
+    pair = problem("z1 + z1*z2", "shifted(erf, 0.3)")
+    times = [0.0, 20.0, 60.0, 150.0]
+    grown = ll.predict(pair, ll.DimensionFree(nodes=12, rtol=1e-9), times)
+    flow, _ = cloud(pair)
+    assert is_worthwhile(flow, 24) and not is_worthwhile(flow, 10**7)
+    assert not is_worthwhile(cloud(problem("z1 + z1*z2", "relu"))[0], 24)
+    monkeypatch.setattr("limitlab.macro.sparse.solve.is_worthwhile", lambda *_: False)
+    short = ll.predict(pair, ll.DimensionFree(nodes=12, rtol=1e-9), times)
+    assert grown.attrs["steps"] - SOON < (short.attrs["steps"] - SOON) / 3
+    np.testing.assert_allclose(grown.fourier, short.fourier, atol=1e-8)
+    np.testing.assert_allclose(grown.u, short.u, atol=1e-6)
 
 
 def test_chunks_change_nothing(monkeypatch):

@@ -20,7 +20,7 @@ import numpy as np
 
 from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.numerics.cube import cube_points, walsh
-from limitlab.numerics.gauss.smoothing import AbstractSmoother
+from limitlab.numerics.gauss.smoothing import AbstractSmoother, Smoothed
 from limitlab.numerics.sets import basis
 from limitlab.numerics.trees import as_array
 from limitlab.problems.sparse.symmetry import fixed_projection
@@ -34,6 +34,8 @@ __all__ = [
     "drift",
     "error_of",
     "make_flow",
+    "means",
+    "moved",
     "network",
     "outputs",
     "width",
@@ -158,15 +160,18 @@ def error_of(flow: Flow, f: jax.Array) -> jax.Array:
     return walsh(flow.allowed * walsh(e)) * len(e)
 
 
+def means(e: jax.Array, points: jax.Array, seen: Smoothed) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sums over points of the error with sigma_s, with its slope times z, and with its pull."""
+    return seen.value @ e, (seen.slope * e) @ points, seen.pull @ e
+
+
 def drift(x: Particles, flow: Flow) -> Particles:
     """The motion of the particles."""
     s = width(flow, x.r)[:, None]
     size, n = len(flow.points), len(x.a)
 
     def sums(points, e, seen):
-        value, slope, pull = seen
-        mean = e / size
-        return [value @ mean, (slope * mean) @ points, pull @ mean]
+        return list(means(e / size, points, seen))
 
     if size * n <= NUMBERS:
         seen = flow.smoother(x.u @ flow.points.T, s)
@@ -184,10 +189,14 @@ def drift(x: Particles, flow: Flow) -> Particles:
 
         start = [jnp.zeros(n), jnp.zeros_like(x.u), jnp.zeros(n)]
         parts = jax.lax.scan(add, start, pieces)[0]
-    da = flow.second_rate * parts[0] - jnp.where(flow.second_rate > 0, flow.decay, 0.0) * x.a
-    du = (x.a[:, None] * parts[1]) @ flow.projector - flow.decay * x.u
-    pull = x.a * parts[2]
+    return moved(flow, x, s[:, 0], *parts)
+
+
+def moved(flow: Flow, x: Particles, s: jax.Array, value: jax.Array, slope: jax.Array, pull: jax.Array) -> Particles:
+    """The motion, from the means of the error with sigma_s, its slope times z, and its pull."""
+    da = flow.second_rate * value - jnp.where(flow.second_rate > 0, flow.decay, 0.0) * x.a
+    du = (x.a[:, None] * slope) @ flow.projector - flow.decay * x.u
     if flow.form == "log":  # the pull is E sigma'': s stays positive
-        return Particles(da, du, pull - flow.decay)
-    speed = pull - flow.decay * s[:, 0]  # the pull is d_s sigma_s; s may reach its floor and wait there
+        return Particles(da, du, x.a * pull - flow.decay)
+    speed = x.a * pull - flow.decay * s  # the pull is d_s sigma_s; s may reach its floor and wait there
     return Particles(da, du, jnp.where(x.r <= NARROWEST, jnp.maximum(speed, 0.0), speed))

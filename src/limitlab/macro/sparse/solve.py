@@ -1,6 +1,7 @@
 """From the nodes of a start to a result: the flow in time, the second phase of layer-wise training, the Dataset."""
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import numpy as np
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.algorithms.settings.one_pass import SparseOnePass
 from limitlab.macro.sparse.flow import NARROWEST, NUMBERS, Flow, Particles, drift, make_flow, network, width, with_width
+from limitlab.macro.sparse.linearised import FrozenFlow, is_worthwhile
 from limitlab.macro.sparse.nodes import Nodes
 from limitlab.macro.sparse.step_noise import Kicked, kicked_drift, residual
 from limitlab.numerics.cube import walsh
@@ -110,7 +112,9 @@ def solve_path(
 
 def _plain(flow: Flow, nodes: Nodes, times: np.ndarray, rtol: float) -> Path:
     start = Particles(as_array(nodes.a), as_array(nodes.u), as_array(with_width(flow, nodes.s)))
-    run = integrate(drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver="explicit")
+    freeze = partial(FrozenFlow, flow) if is_worthwhile(flow, len(nodes.a)) else None
+    solver = "explicit" if freeze is None else "auto"
+    run = integrate(drift, start, times, flow, rtol=rtol, atol=1e-3 * rtol, solver=solver, freeze=freeze)
     s = np.asarray(width(flow, run.values.r))
     a, u = run.values.a, run.values.u
     return Path(a, u, s, nodes.weights, _outputs(flow, (a, u, s)), run.status, run.end_time, run.steps)

@@ -39,12 +39,13 @@ class Frozen(Protocol):
 
 
 class Followed(NamedTuple):
-    """States at the asked times (None after a failure), how it ended, when, and the steps that it took."""
+    """States at the asked times (None after a failure), how it ended, when, the steps that it took, the last state."""
 
     states: list[np.ndarray | None]
     status: str
     end: float
     steps: int
+    last: np.ndarray
 
 
 def extrapolated(frozen: Frozen, y: np.ndarray, H: float, columns: int = COLUMNS) -> tuple[np.ndarray, float]:
@@ -70,20 +71,21 @@ def follow(
     times: np.ndarray,
     *,
     rtol: float = 1e-8,
+    begin: float = 0.0,
     max_steps: int = 20_000,
     columns: int = COLUMNS,
 ) -> Followed:
-    """Solve dy/ds = f(y) from s = 0 through increasing ``times``, each of which a step ends on.
+    """Solve dy/ds = f(y) from s = ``begin`` through increasing ``times``, each of which a step ends on.
 
     ``rtol`` bounds the error of a step relative to the norm of y. Ends with "ok", "max_steps", or "not_converged" if
     steps shrink to nothing.
     """
     states: list[np.ndarray | None] = [None] * len(times)
-    y, now, step, taken = start, 0.0, FIRST_STEP, 0
+    y, now, step, taken = start, begin, FIRST_STEP, 0
     for index, time in enumerate(times):
         while now < time:
             if taken >= max_steps:
-                return Followed(states, "max_steps", now, taken)
+                return Followed(states, "max_steps", now, taken, y)
             H = min(step, time - now)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 new, error = extrapolated(freeze(y), y, H, columns)
@@ -94,11 +96,11 @@ def follow(
             if error > 1:
                 step = best
                 if step <= SMALLEST * (1 + now):
-                    return Followed(states, "not_converged", now, taken)
+                    return Followed(states, "not_converged", now, taken, y)
                 continue
             # A step cut short by an asked time says little about the next one unless it asks for less.
             step = max(step, best) if H < step else best
             y, now = new, (float(time) if H == time - now else now + H)
             tick((index + now / time) / len(times))
         states[index] = y
-    return Followed(states, "ok", float(times[-1]), taken)
+    return Followed(states, "ok", float(times[-1]), taken, y)

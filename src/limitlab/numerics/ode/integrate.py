@@ -15,13 +15,14 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from limitlab.numerics.ode.dopri8 import OK, RAN_AWAY, SMALLEST, STALLED, TOO_MANY, March, begun, march, march_many
-from limitlab.numerics.ode.extrapolation import Followed, follow
+from limitlab.numerics.ode.extrapolation import Followed, Frozen, follow
 from limitlab.numerics.ode.rk4 import norm, plus, runge_kutta_step
 from limitlab.numerics.shapes import filled, places
 from limitlab.verbs import Pace, tick
 
 __all__ = [
     "Followed",
+    "Frozen",
     "Integration",
     "follow",
     "integrate",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
+SOON = 256  # the same where the caller inverts the Jacobian at a small cost
 IMPLICIT_STEPS = 20000
 STIFF_PIECE = 2**20  # numbers of matrices in a piece of implicit steps, which go on for a part of a second
 MOST_STEPS = 10_000_000
@@ -65,11 +67,14 @@ def integrate(
     begin: float = 0.0,
     size: float | None = None,
     cheap: bool = False,
+    freeze: Callable[[Any], Frozen] | None = None,
 ) -> Integration:
     """Solve dy/dt = drift(y, args) from time ``begin`` and report y at ``times`` (NaN at earlier ones).
 
     Explicit steps of order 8 first; after `EXPLICIT_STEPS` of them the rest is integrated by an implicit method of
     order 5, whose steps are not limited by fast decaying directions. ``solver`` forces "explicit" or "implicit".
+    With ``freeze``, which gives the flow linearised at a state (as one vector: the leaves of the tree one after the
+    other), it is `follow` that goes on, and sooner.
     The run counts as diverged when an entry exceeds ``bound`` or is not finite, or when it has grown far beyond its
     ``size`` (the largest entry of the start, unless the run began earlier) and no step is small enough.
 
@@ -98,9 +103,11 @@ def integrate(
         t0 = np.asarray(now)
         tolerances = np.asarray(float(rtol)), np.asarray(float(atol)), np.asarray(float(bound))
         if method == "explicit":
-            most = EXPLICIT_STEPS if solver == "auto" else MOST_STEPS
+            most = MOST_STEPS if solver != "auto" else EXPLICIT_STEPS if freeze is None else SOON
             pace = Pace(FIRST_PIECE if cheap else 1)
             values, final, reached, code, steps = _explicit(drift, state, t0, asked, args, tolerances, most, size, pace)
+        elif freeze is not None:
+            values, final, reached, code, steps = _followed(freeze, state, now, asked, rtol, size)
         else:
             values, final, reached, code, steps = _stiff(drift, state, t0, asked, args, tolerances, size)
         done = pending[times[pending] <= reached]
@@ -205,8 +212,7 @@ def _solve_many(drift, drifts, starts, times, args, shared, rtol, atol, bound, m
 
 def _explicit(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], most: int, size: float, pace: Pace):
     """Explicit steps in pieces of a part of a second, so that progress is told and Ctrl-C is heard between them."""
-    leaves, structure = jax.tree.flatten(start)
-    flat = np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in leaves])
+    flat = np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(start)])
     done, limit = 0, np.asarray(most)
     zero, values = np.zeros((), int), np.full((len(times), len(flat)), np.nan)
     before: Any = (t0, flat, np.minimum(FIRST_STEP, times[-1] - t0), zero, values, zero, zero)
@@ -218,13 +224,30 @@ def _explicit(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], m
             break
         tick(float(reached / times[-1]))
     values, y = jax.device_get((run.values, run.y))
-    if code == STALLED and np.max(np.abs(y)) >= GROWN * (1 + size):
-        code = RAN_AWAY  # steps that shrink to nothing while the state grows: it has diverged
+    return *_shaped(start, values, y), float(reached), _verdict(int(code), y, size), int(done)
+
+
+def _verdict(code: int, y: np.ndarray, size: float) -> int:
+    """Steps that shrink to nothing while the state grows: it has diverged."""
+    return RAN_AWAY if code == STALLED and np.max(np.abs(y)) >= GROWN * (1 + size) else code
+
+
+def _shaped(start: Any, values: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+    """The path (times, state) and the last state, both of vectors, as trees like the start."""
+    leaves, structure = jax.tree.flatten(start)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
     shapes = [np.shape(leaf) for leaf in leaves]
     paths = [x.reshape(-1, *shape) for x, shape in zip(np.split(values, ends, axis=1), shapes, strict=True)]
     final = [x.reshape(shape) for x, shape in zip(np.split(y, ends), shapes, strict=True)]
-    return *(jax.tree.unflatten(structure, x) for x in (paths, final)), float(reached), int(code), int(done)
+    return jax.tree.unflatten(structure, paths), jax.tree.unflatten(structure, final)
+
+
+def _followed(freeze: Callable[[Any], Frozen], start, now: float, times: np.ndarray, rtol: float, size: float):
+    """Linearly implicit steps, which grow as the flow comes to rest."""
+    flat = np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(start)])
+    run = follow(freeze, flat, times, rtol=rtol, begin=now)
+    values = np.stack([np.full_like(flat, np.nan) if y is None else y for y in run.states])
+    return *_shaped(start, values, run.last), run.end, _verdict(STATUS.index(run.status), run.last, size), run.steps
 
 
 @eqx.filter_jit

@@ -39,7 +39,7 @@ class Gaussian(AbstractInputs):
         return None if self.spectrum is None else self.spectrum.atoms
 
     def draw(self, key, count, d, dtype=float):
-        x = normal(key, (count, d), dtype) * (1 / jnp.sqrt(jnp.asarray(d, dtype)))  # a quotient takes longer
+        x = normal(key, (count, d), dtype) / jnp.sqrt(jnp.asarray(d, dtype))
         return x if self.spectrum is None else x * jnp.asarray(self.spectrum.atoms.deviations(d), dtype)
 
     def check(self, d):
