@@ -1,7 +1,10 @@
 """Small dense linear algebra that tolerates singular Gram matrices."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from limitlab.numerics.random import normal
 
@@ -10,24 +13,29 @@ __all__ = ["gram_factor", "leading_vector", "nearest_psd", "on_sphere", "pseudo_
 LANCZOS_STEPS = 80
 
 
-def gram_factor(C: jax.Array, tolerance: float = 1e-14) -> jax.Array:
+def _home(C: Any) -> Any:
+    """NumPy for its own arrays, whose operations are no programs; else JAX."""
+    return np if isinstance(C, np.ndarray) else jnp
+
+
+def gram_factor(C: Any, tolerance: float = 1e-14) -> Any:
     r"""Lower-triangular L with L L^T = C for a positive semi-definite C; a vanishing pivot gives a zero column.
 
     Works on the last two axes of any batch; unrolled over the columns, because a batch of small factorisations
     is faster this way than through LAPACK and can be differentiated forwards.
     """
-    n = C.shape[-1]
-    scale = jnp.diagonal(C, axis1=-2, axis2=-1)
+    xp, n = _home(C), C.shape[-1]
+    scale = xp.diagonal(C, axis1=-2, axis2=-1)
     rest, columns = C, []
     for j in range(n):
         pivot = rest[..., j, j]
         good = pivot > tolerance * scale[..., j]
-        root = jnp.sqrt(jnp.where(good, pivot, 1.0))
-        column = jnp.where(good[..., None], rest[..., :, j] / root[..., None], 0.0)
-        column = jnp.where(jnp.arange(n) >= j, column, 0.0)
+        root = xp.sqrt(xp.where(good, pivot, 1.0))
+        column = xp.where(good[..., None], rest[..., :, j] / root[..., None], 0.0)
+        column = xp.where(xp.arange(n) >= j, column, 0.0)
         columns.append(column)
         rest = rest - column[..., :, None] * column[..., None, :]
-    return jnp.stack(columns, axis=-1)
+    return xp.stack(columns, axis=-1)
 
 
 def realised(gram: jax.Array, key: jax.Array, d: int) -> jax.Array:
@@ -57,10 +65,11 @@ def pseudo_inverse(C: jax.Array, tolerance: float = 1e-12) -> jax.Array:
     return (vectors * inverse[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
 
 
-def nearest_psd(C: jax.Array) -> jax.Array:
+def nearest_psd(C: Any) -> Any:
     """The nearest positive semi-definite matrix in the Frobenius norm: negative eigenvalues set to zero."""
-    values, vectors = jnp.linalg.eigh(C)
-    return (vectors * jnp.maximum(values, 0.0)[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
+    xp = _home(C)
+    values, vectors = xp.linalg.eigh(C)
+    return (vectors * xp.maximum(values, 0.0)[..., None, :]) @ xp.swapaxes(vectors, -1, -2)
 
 
 def leading_vector(X: jax.Array, T: jax.Array, guess: jax.Array, steps: int = LANCZOS_STEPS) -> jax.Array:

@@ -14,7 +14,7 @@ from limitlab.spec.write import table_of
 
 __all__ = ["NUMERICS_VERSION", "Identity", "describe", "hash_of", "point_seed", "verb_name"]
 
-NUMERICS_VERSION = 7  # raised whenever a change of limitlab alters stored numbers by more than rounding
+NUMERICS_VERSION = 8  # raised whenever a change of limitlab alters stored numbers by more than rounding
 
 
 def point_seed(seed: int, point: str) -> int:

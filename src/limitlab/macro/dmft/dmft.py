@@ -276,7 +276,7 @@ class DMFT(AbstractLimit):
     def _begin(self, setting: Descent | CommitteeDescent, index: int, last: int) -> Batch:
         model, key, start = self._model(setting), self._key(index), setting.overlaps(self.d)
         Q, M, P = (np.asarray(x, float) for x in (start.Q, start.M, start.P))
-        rest = np.asarray(nearest_psd(as_array(Q - M @ np.linalg.solve(P, M.T))))
+        rest = nearest_psd(np.asarray(Q - M @ np.linalg.solve(P, M.T)))
         labels = _Labels(*traced((setting.teacher, setting.channel)))
         sample = draw_sample(labels, self.trajectories, P, rest, key, (self.seed, index))
         return first_batch(model, sample, M, rest, key, block_length(last))

@@ -101,7 +101,7 @@ def draw_sample(
     weight /= weight.sum()
     x -= weight @ x
     x = np.linalg.solve(np.linalg.cholesky((x.T * weight) @ x), x.T)
-    h0, first = (np.asarray(gram_factor(jnp.asarray(C))) @ y for C, y in ((P, x[:k]), (rest, x[k:])))
+    h0, first = (gram_factor(np.asarray(C)) @ y for C, y in ((P, x[:k]), (rest, x[k:])))
     return jax.device_put(Sample(h0, _labels(labels, jax.random.fold_in(key, LABEL), h0.T), weight, first))
 
 
