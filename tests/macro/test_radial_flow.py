@@ -246,7 +246,6 @@ def test_proximal_steps_converge_at_first_order(reference):
     assert np.all(np.abs(orders - 1) < 0.12), orders
 
 
-@pytest.mark.more
 def test_a_wall_at_zero():
     """A kink at 0 brings norms to 0 in finite time; all roads stay there, and a larger start escapes."""
     times = np.array([0.0, 1.0, 2.0, 4.0])
@@ -266,7 +265,6 @@ def test_a_wall_at_zero():
 HOT = problem(0.5, rule={"temperature": 0.002, "weight_decay": 0.1})
 
 
-@pytest.mark.more
 def test_the_free_energy_falls_to_that_of_the_law_at_rest():
     rest = ll.analysis.stationary_law(HOT, d=20)
     flow = ll.predict(HOT, ll.RadialFlow(d=20), times=np.array([0.0, 0.1, 0.5, 1.0, 5.0, 60.0]))

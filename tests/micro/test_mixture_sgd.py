@@ -71,7 +71,6 @@ def test_what_is_fixed_stays():
     assert "b" not in plain and set(np.unique(plain.a)) == {-1.0, 1.0}
 
 
-@pytest.mark.more
 def test_replicas_and_times_do_not_change_the_numbers():
     times = np.array([0.0, 0.02, 0.05])
     few = ll.simulate(FULL, d=D, times=times[1:2], replicas=1, seed=3)
