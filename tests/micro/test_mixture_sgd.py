@@ -125,7 +125,6 @@ def test_anisotropic_blocks_and_alignment():
     np.testing.assert_allclose(sim.alignment, (square[..., 0] / square.sum(-1)).mean(-1), rtol=1e-12)
 
 
-@pytest.mark.more
 def test_a_sampler_of_ones_own_has_the_same_law():
     """The mixture written as a sampler: one-step increments of both have the same law."""
     inputs = ll.IsotropicMixture(0.5)
