@@ -1,6 +1,6 @@
 """A loop over dimensions outside of a sweep, in a process that may have few memory maps; prints what became of them.
 
-How (`minded`, `left alone`, or both in turn, a comma between them), and how many rounds of each.
+How (`minded`, `left alone`, or both in turn, a comma between them), how many rounds of each, how much room.
 """
 
 import json
@@ -10,8 +10,7 @@ import limitlab as ll
 from cases import committee
 from limitlab.numerics import machine
 
-hows, loops = sys.argv[1].split(","), int(sys.argv[2])
-ROOM = 120 * loops
+hows, loops, ROOM = sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3])
 problem = committee(start=ll.RandomStart())
 ll.simulate(problem, 10, [0.0, 0.01])
 before = machine.count_maps()
