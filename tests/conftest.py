@@ -6,7 +6,8 @@ emitters of loops, in less than half the time. Slow tests compile as users do, a
 
 What is marked `more` is a further case of what the default run tests (another activation, channel, limit of a table;
 the same law at another size). It is `slow` too, so that the default run stays within ten minutes of a fresh machine; it
-compiles as the default run does, and `.ci/run` runs it right after that. A control goes with its case.
+compiles as the default run does, and `.ci/run` runs it right after that. Every negative control stays in the default
+run: what is `more` as a whole has none, or has a smaller twin that has it (`contracts/test_controls.py`).
 """
 
 import gc

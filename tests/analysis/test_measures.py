@@ -63,7 +63,6 @@ def test_infinite_d_can_reach_risk_zero_above_the_critical_delta():
     assert ll.analysis.global_minimum(problem(0.4)).risk > 1e-3
 
 
-@pytest.mark.more
 def test_critical_delta_at_infinite_d_solves_its_equations():
     def q(s):
         z = np.array([0.5, 1.5]) / s

@@ -46,7 +46,6 @@ def test_words_say_what_remains():
         regime(-0.1, 0.0)
 
 
-@pytest.mark.more
 def test_the_variance_term_falls_as_one_over_the_width():
     """Same gamma, wider student: (gamma/p) Psi_Var falls as 1/p against the drift of M; not so with gamma ~ p."""
 

@@ -116,7 +116,6 @@ def test_a_sparse_target_on_gaussian_inputs_is_refused_in_words():
         ll.simulate(dataclasses.replace(problem(case), inputs=ll.Gaussian()), D, [0.0])
 
 
-@pytest.mark.more
 def test_the_risk_on_fields_is_the_exact_one():
     """The same runs, measured by the closed form and by draws of the fields: within the stated error."""
     from limitlab.algorithms.one_pass import views

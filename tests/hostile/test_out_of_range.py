@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -410,22 +411,39 @@ def test_rules_say_what_they_remember():
 # --- long loops ------------------------------------------------------------------------------------------------
 
 
+def maps_of_a_loop(hows, loops, room, env):
+    command = [sys.executable, str(HERE / "many_maps.py"), hows, str(loops), str(room)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def check_maps(alone, minded):
+    growth = np.diff([alone["before"], *alone["counts"]])
+    limit = minded["before"] + minded["room"]
+    assert alone["counts"][-1] > alone["before"] + 1.5 * minded["room"]
+    assert max(minded["counts"]) < limit + 2 * max(growth)  # looked at once a call
+    assert minded["counts"][-1] < alone["counts"][-1]
+
+
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
 @pytest.mark.more
 def test_a_loop_outside_of_a_sweep_keeps_its_memory_maps():
     """Compiled programs are given up before the limit, here a low one; without that the loop goes far beyond it."""
     seen = {}
     for how in ("minded", "left alone"):
-        command = [sys.executable, str(HERE / "many_maps.py"), how]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment())
-        assert done.returncode == 0, done.stderr[-2000:]
-        seen[how] = json.loads(done.stdout.splitlines()[-1])
-    alone, minded = seen["left alone"], seen["minded"]
-    growth = np.diff([alone["before"], *alone["counts"]])
-    limit = minded["before"] + minded["room"]
-    assert alone["counts"][-1] > alone["before"] + 1.5 * minded["room"]
-    assert max(minded["counts"]) < limit + 2 * max(growth)  # looked at once a call
-    assert minded["counts"][-1] < alone["counts"][-1]
+        seen |= maps_of_a_loop(how, 5, 600, environment())
+    check_maps(seen["left alone"], seen["minded"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_memory_maps_grow_where_nobody_minds_them():
+    """The smaller twin, compiled as this run: three rounds left alone, then three minded; 100 or more maps a round."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    seen = maps_of_a_loop("left alone,minded", 3, 135, env)
+    check_maps(seen["left alone"], seen["minded"])
+    with pytest.raises(AssertionError):
+        check_maps(seen["left alone"], seen["left alone"])
 
 
 DOORS = set(

@@ -91,7 +91,6 @@ def test_the_step_vanishes_at_first_order():
 # --- nesting -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.more
 def test_iteration_ends_at_the_causal_pass_and_the_sphere_is_kept():
     problem, times = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), ETA * np.array([0, 5, 20, 40, 60])
     causal, iterated = (
@@ -127,7 +126,6 @@ def test_going_on_from_a_state_is_a_run_from_the_start(tmp_path):
         ll.analysis.DMFTState.load(tmp_path / "other.npz")
 
 
-@pytest.mark.more
 def test_the_identity_leaves_the_mean_as_it_is():
     problem, times = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), ETA * np.array([0, 10, 40, 60])
     one = ll.predict(problem, DMFT(trajectories=N, batches=12), times)
@@ -322,7 +320,6 @@ def test_a_run_that_outgrows_its_room_goes_on():
     np.testing.assert_allclose(longer.m, whole.m, atol=1e-8)
 
 
-@pytest.mark.more
 def test_room_that_grows_and_factors_that_are_kept_change_nothing(monkeypatch):
     """Kernels of long runs begin small, and the factor of a ridge that returns is not computed anew."""
     problem, limit = descent(ll.PersistentSGD(ETA, 0.5, 0.5)), DMFT(trajectories=N, batches=1)

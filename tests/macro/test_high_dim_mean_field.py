@@ -79,7 +79,6 @@ def test_equal_teacher_units_act_as_one():
     assert abs(jit_risk(single, links, cloud) - jit_risk(double, copies, twice)) < 1e-12
 
 
-@pytest.mark.more
 def test_crowds_are_the_limit_of_many_equal_units():
     """r units per atom with independent orthogonal parts: the self term falls like 1/r, exactly."""
     cloud = draw()
@@ -114,7 +113,6 @@ def test_rule_in_xi_has_the_moments_of_a_coordinate_on_the_sphere(n):
     assert abs(n * (n + 2) * (w @ x**4) / 3 - 1) < 1e-10
 
 
-@pytest.mark.more
 def test_error_of_the_rule_in_xi_is_reported():
     problem = make(p=2, k=1, f="relu")
     coarse, fine = (predict(problem, HighDimMeanField(d=6, nodes=nodes), np.array([0.0])) for nodes in (2, 24))

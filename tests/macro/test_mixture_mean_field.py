@@ -103,7 +103,7 @@ def test_mirrored_units_stand_for_two():
 @pytest.mark.parametrize(
     "inputs",
     [
-        pytest.param(ll.IsotropicMixture(0.5), marks=pytest.mark.more),
+        ll.IsotropicMixture(0.5),
         pytest.param(ll.AnisotropicMixture(delta=0.6, fraction=0.5), marks=pytest.mark.more),
     ],
 )

@@ -103,7 +103,7 @@ RULES = {  # a link of two fields, its noise, the rule it should have
 }
 
 
-@pytest.mark.more_of("abs(z1)*z2", "z1*z2", "z1^2 + sign(z1*z2)")
+@pytest.mark.more_of("z1*z2", "z1^2 + sign(z1*z2)")
 @pytest.mark.parametrize("words", RULES)
 def test_what_labels_tell_is_that_of_a_brute_sum(words):
     """Scattered nodes were off by 2 and 3 % for the first and the third, four times what was stated."""

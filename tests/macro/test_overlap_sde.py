@@ -149,7 +149,6 @@ def test_a_diverging_path_says_when():
     assert np.all(np.isnan(data.risk[2]))
 
 
-@pytest.mark.more
 def test_paths_start_where_sgd_starts_and_can_be_had_again():
     problem = committee("square", "square", 1, 1, 0.05, 0.2, ll.RandomStart(), spherical=True)
     first, again = (ll.predict(problem, OverlapSDE(d=50, replicas=PATHS, seed=3), [0.0, 0.2]) for _ in range(2))
@@ -160,7 +159,6 @@ def test_paths_start_where_sgd_starts_and_can_be_had_again():
     assert len(np.unique(first.M[1])) == PATHS
 
 
-@pytest.mark.more
 def test_one_compilation_serves_other_numbers(monkeypatch):
     calls = []
     monkeypatch.setattr(overlap_sde, "drift", lambda *args: calls.append(1) or drift(*args))

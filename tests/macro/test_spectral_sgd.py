@@ -51,7 +51,6 @@ def test_committees_have_the_numbers_of_other_code():
     np.testing.assert_allclose(found.squared_norm.values[0], [1.09, 1.0], rtol=1e-12)
 
 
-@pytest.mark.more
 def test_a_flat_spectrum_is_none_and_splitting_changes_nothing():
     flat, none = ode(committee(ll.Spectrum([1.0]))), ode(committee(None))
     for name in ("risk", "M", "Q"):
@@ -100,7 +99,6 @@ def test_least_squares_is_exact_at_any_number_of_steps():
     assert abs(s @ D + 0.1 - 0.24382535) > 0.02
 
 
-@pytest.mark.more
 def test_exact_means_at_small_d_agree_with_runs():
     problem = line(
         ll.Spectrum([0.4, 4.0], [0.8, 0.2], unexplained=0.1), ll.SquareLoss(), ll.GaussianNoise(0.1), 1.0, batch_size=2

@@ -110,7 +110,6 @@ def test_rows_of_a_factor_are_those_of_the_whole(m):
     assert m == 1 or not np.allclose(apart, exact, atol=1e-3)
 
 
-@pytest.mark.more
 def test_a_unit_without_weight_stays_and_leaves_the_others_alone():
     student = ll.Committee(2, "erf", output_weights=[1.0, 0.0])
     seen = ll.predict(committee(student), DMFT(trajectories=N, batches=2), [0.0, 10.0])

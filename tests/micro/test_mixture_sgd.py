@@ -71,7 +71,6 @@ def test_what_is_fixed_stays():
     assert "b" not in plain and set(np.unique(plain.a)) == {-1.0, 1.0}
 
 
-@pytest.mark.more
 def test_replicas_and_times_do_not_change_the_numbers():
     times = np.array([0.0, 0.02, 0.05])
     few = ll.simulate(FULL, d=D, times=times[1:2], replicas=1, seed=3)
@@ -126,7 +125,6 @@ def test_anisotropic_blocks_and_alignment():
     np.testing.assert_allclose(sim.alignment, (square[..., 0] / square.sum(-1)).mean(-1), rtol=1e-12)
 
 
-@pytest.mark.more
 def test_a_sampler_of_ones_own_has_the_same_law():
     """The mixture written as a sampler: one-step increments of both have the same law."""
     inputs = ll.IsotropicMixture(0.5)

@@ -407,7 +407,6 @@ def _odds_by_brute_force(y, w, V):
     return np.log(np.sum(p) / np.sum(base)), y * mean, bent
 
 
-@pytest.mark.more
 def test_logistic_grid_is_exact_where_it_is_used(monkeypatch):
     """Up to V = 1.1 a few nodes do, to rounding; a grid of 33 would lose two digits; beyond, panels take over."""
     from limitlab.problems.channels import logistic  # its rules are its own business elsewhere

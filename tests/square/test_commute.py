@@ -51,7 +51,6 @@ def test_the_square_does_not_close_with_a_wrong_rate():
     assert not ll.compare(sim, wrong, check_problem=False).agrees
 
 
-@pytest.mark.more
 def test_at_large_d_it_follows_the_overlap_equations_of_the_summed_rate():
     """gamma/(1 - mu) in place of gamma, on the clock gamma step/((1 - mu) p d)."""
     gamma, mu = 0.1, 0.8
@@ -80,7 +79,6 @@ def overlap(data):
     return data.M.values[:, :, 0, 0].T
 
 
-@pytest.mark.more
 def test_law_of_the_paths_is_that_of_sgd():
     sgd = ll.simulate(projected(), d=100, times=EARLY, replicas=PATHS, seed=1, representation="overlaps")
     paths = ll.predict(projected(), ll.OverlapSDE(d=100, replicas=PATHS, seed=2), EARLY)
@@ -140,7 +138,6 @@ def test_noise_corrected_time_is_that_of_sgd_and_the_plain_one_is_not(p, gamma, 
 # --- HighDimMeanField ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.more
 def test_a_single_unit_follows_the_high_dimensional_mean_field():
     """Steps in batches leave 8e-4 of the term in gamma/(p batch) that the limit drops; with all of it, it is seen."""
     start, times = ll.OverlapStart(Q=[[1.0]], M=[[0.3]], P=[[1.0]]), np.array([0.25, 0.5])
@@ -189,11 +186,13 @@ def staircase(text, activation, variance, batch):
     )
 
 
-@pytest.mark.more
 def test_sgd_follows_the_flow_at_small_size():
-    """At d = 100 the limit is off by up to 1.3e-3 (64 runs), 1.5 standard errors of these eight; a clock by 10 %."""
+    """At d = 100 the limit is off by up to 1.3e-3 (64 runs), two standard errors of these twelve; a clock by 10 %.
+
+    Over five seeds the largest z is 1.4 to 3.5, and 4.8 to 5.7 for the wrong clock (3.6 to 4.1 with eight runs).
+    """
     problem, times = staircase("z1 + z1*z2", "shifted(tanh, 0.5)", 0.0, 1), np.array([1.0, 3.0])
-    sim = ll.simulate(problem, 100, times, replicas=8, seed=5)
+    sim = ll.simulate(problem, 100, times, replicas=12, seed=5)
     right, fast = (ll.predict(problem, ll.DimensionFree(), speed * times) for speed in (1.0, 1.1))
     gap = ll.compare(sim, right, variables=("fourier", "latent_risk"))
     assert gap.agrees, str(gap)
@@ -264,7 +263,6 @@ def test_sgd_follows_the_radial_flow(norms):
     assert abs(t_score(norms[0], expected)) > 4
 
 
-@pytest.mark.more
 def test_sgd_follows_the_clouds_of_the_mean_field(norms):
     """Clouds of 80 units, whose own scatter counts; half the time is wrong."""
     times = [0.0, 0.1, 0.4]

@@ -105,7 +105,6 @@ def test_a_single_unit_follows_overlap_ode_exactly():
     assert float(one.risk[0] - one.risk[-1]) > 0.005
 
 
-@pytest.mark.more
 def test_average_over_xi_is_the_mean_of_overlap_ode_over_random_orthogonal_parts():
     """n = 1: all signs; n = 2: a grid of angles; n = 3: random directions, by z-score; one compiled batch for all."""
     problem, cloud, gram, size = gentle(2, 1, "relu", trained=True), draw(2, 1), np.eye(1), 4096
@@ -193,7 +192,6 @@ def overlap(data):
     return data.M.values[:, :, 0, 0].T
 
 
-@pytest.mark.more
 def test_paths_become_the_ode_as_d_grows():
     plain = committee("square", "square", 1, 1, 0.1, 0.2, trained=True, batch_size=2)
     paths = ll.predict(plain, ll.OverlapSDE(d=1e14, replicas=8), EARLY)
@@ -207,7 +205,6 @@ def test_paths_become_the_ode_as_d_grows():
     np.testing.assert_allclose(overlap(paths), np.broadcast_to(closed_path(EARLY), (PATHS, 2)), atol=1e-5)
 
 
-@pytest.mark.more
 def test_linear_noise_is_the_variance_of_the_paths_at_large_d():
     d = 10**5
     linear = ll.analysis.linear_noise(projected(), d, EARLY)
@@ -257,7 +254,6 @@ def test_large_d_tends_to_infinite_d():
     np.testing.assert_allclose(gaps[0] / gaps[1], 2.0, rtol=0.02)
 
 
-@pytest.mark.more
 def test_clouds_follow_the_radial_flow():
     """Six seeds of 80 units without noise; half the time is wrong."""
     d, times, problem = 20, np.array([0.0, 0.1, 0.4]), mixture()
@@ -301,7 +297,6 @@ def test_infinite_width_starts_at_the_identity_and_finite_ones_come_close():
 # --- DMFT: rules that contain each other ---------------------------------------------------------------------------
 
 
-@pytest.mark.more
 def test_rules_contain_each_other():
     limit, times, eta = ll.DMFT(trajectories=1024, batches=2), [0.05, 0.2], 0.01
 
@@ -346,7 +341,6 @@ def test_starts_choose_the_branch():
     assert float(weak.m_fixed) > 0.1
 
 
-@pytest.mark.more
 def test_mismatched_state_evolution_contains_the_matched_one():
     for prior, channel in ((ll.GaussBernoulliPrior(0.3), ll.Sign(0.1)), (ll.GaussianPrior(), ll.Modulus(0.05))):
         rho = prior.second_moment
