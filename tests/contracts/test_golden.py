@@ -4,8 +4,8 @@ What does not draw normal numbers is from before anything moved (29da550). The r
 stream, and one-pass runs once more when blocks of steps got one key, after the old numbers had been found again with
 the old stream put back.
 
-Most last digits do not depend on how programs are compiled; those that do come from a program compiled as by users,
-with the BLAS of one kind of processor: kernels of another turn last bits into 5e-10 where a stopping rule is met sooner.
+Most last digits do not depend on how programs are compiled. Those that do come from a program compiled as by users, and
+from the BLAS of one kind of processor: other kernels turn last bits into 5e-10 where a stopping rule is met sooner.
 """
 
 import functools
