@@ -99,8 +99,13 @@ def _missing(cls: type) -> list[str]:
 def _init_of(cls: Any) -> Callable[..., None]:
     """The ``__init__`` that `dataclasses` makes of the fields of a class."""
     fields: dict[str, Any] = cls.__dataclass_fields__
-    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **fields}
-    body["__annotations__"] = {name: f.type for name, f in fields.items()}
+    names = {name: getattr(cls, name) for name in ("__module__", "__qualname__")}
+    body = {
+        "__doc__": "Its fields.",
+        "__annotations__": {name: f.type for name, f in fields.items()},
+        **names,
+        **fields,
+    }
     if hasattr(cls, "__post_init__"):
         body["__post_init__"] = cls.__post_init__
     return dataclasses.dataclass(eq=False, repr=False)(type(cls.__name__, (), body)).__init__
