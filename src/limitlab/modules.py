@@ -72,7 +72,12 @@ class _Plan:
         return ", ".join(self.static)
 
 
-_plan = functools.cache(_Plan)  # made when the first object is
+_plans: dict[type, _Plan] = {}
+
+
+def _plan(cls: type) -> _Plan:
+    """Made when the first object is; one, also for threads."""
+    return _plans.get(cls) or _plans.setdefault(cls, _Plan(cls))
 
 
 def _is_abstract(hint: Any) -> bool:
@@ -84,15 +89,14 @@ def _is_abstract(hint: Any) -> bool:
 
 def _missing(cls: type) -> list[str]:
     """What is promised by an `AbstractVar` and is not there."""
-    missing: dict[str, None] = {}
+    missing: set[str] = set()
     for base in reversed(cls.__mro__):
         for name, hint in inspect.get_annotations(base).items():
             if _is_abstract(hint):
-                missing[name] = None
+                missing.add(name)
             elif typing.get_origin(hint) is not typing.ClassVar:
-                missing.pop(name, None)
-        for name in vars(base):
-            missing.pop(name, None)
+                missing.discard(name)
+        missing -= vars(base).keys()
     return sorted(missing)
 
 
@@ -108,7 +112,9 @@ def _init_of(cls: Any) -> Callable[..., None]:
     }
     if hasattr(cls, "__post_init__"):
         body["__post_init__"] = cls.__post_init__
-    return dataclasses.dataclass(eq=False, repr=False)(type(cls.__name__, (), body)).__init__
+    made = dataclasses.dataclass(eq=False, repr=False)(type(cls.__name__, (), body)).__init__
+    _made.add(made)
+    return made
 
 
 class _Init:
@@ -126,10 +132,11 @@ class _Init:
 def _fills_fields(cls: type) -> bool:
     """Whether nobody has written an ``__init__``, neither for the class nor for the nearest base that has one."""
     home = next(base for base in cls.__mro__ if "__init__" in vars(base))
-    return home is object or home in _filled
+    init = vars(home)["__init__"]
+    return home is object or isinstance(init, _Init) or init in _made
 
 
-_filled: set[type] = set()  # classes with an __init__ of dataclasses
+_made: set[Any] = set()  # each __init__ that dataclasses made
 
 
 def _flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -162,7 +169,6 @@ class _Modules(abc.ABCMeta):
         dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
         cls.__annotations__, cls.__doc__ = hints, doc
         if fills:
-            _filled.add(cls)
             cls.__init__ = _Init(cls) if cls.__module__.startswith("limitlab.") else _init_of(cls)
         register_pytree_with_keys(cls, _flatten_with_keys, functools.partial(_unflatten, cls), _flatten)
         return cls
