@@ -1,16 +1,17 @@
 """Public names of a package, each written once, whose modules load when a name is first asked for (PEP 562)."""
 
 import ast
+import contextlib
 import difflib
 import gc
 import importlib
 import sys
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["namespace", "public_names"]
+__all__ = ["loading", "namespace", "public_names"]
 
 
 def namespace(
@@ -60,15 +61,21 @@ def namespace(
     return __getattr__, lambda: list(names), names
 
 
-def _loaded(module: str) -> Any:
-    """A module, imported while the garbage collector rests: it would walk over all of jax's objects for nothing."""
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """The garbage collector rests: it would walk over all of jax's objects for nothing."""
     awake = gc.isenabled()
     gc.disable()
     try:
-        return importlib.import_module(module)
+        yield
     finally:
         if awake:
             gc.enable()
+
+
+def _loaded(module: str) -> Any:
+    with loading():
+        return importlib.import_module(module)
 
 
 def _hint(name: str, home: Mapping[str, str], left: Mapping[str, str]) -> str:

@@ -140,8 +140,8 @@ def test_a_command_that_computes_nothing_needs_no_jax(tmp_path, command):
         pytest.param("cite soft-committee --limit OverlapODE", marks=pytest.mark.more),
     ],
 )
-def test_a_command_that_asks_a_problem_needs_jax_and_equinox_once(tmp_path, command):
-    assert loaded(command, LIMITLAB_CACHE=str(tmp_path)) == {"jax", "equinox"}
+def test_a_command_that_asks_a_problem_needs_jax_once(tmp_path, command):
+    assert loaded(command, LIMITLAB_CACHE=str(tmp_path)) == {"jax"}
     assert loaded(command, LIMITLAB_CACHE=str(tmp_path)) == set()
 
 
@@ -210,7 +210,7 @@ def test_a_kind_that_is_found_alone_is_the_one_in_the_list():
 @pytest.mark.parametrize("name", ["Gaussian", "predict", "simulate", "thresholds", "sweep"])
 def test_a_first_name_loads_nothing_that_it_does_not_need(name):
     code = f"import sys, limitlab as ll; ll.{name}; print(' '.join(name for name in {HEAVY} if name in sys.modules))"
-    assert set(child(code).split()) == {"jax", "equinox"}
+    assert set(child(code).split()) == {"jax"}
 
 
 def test_the_package_itself_needs_no_jax_and_sees_to_64_bits_all_the_same():

@@ -1,7 +1,6 @@
 """Kinds of rules that settings ask for, below the rules themselves."""
 
-import equinox as eqx
-
+from limitlab.modules import AbstractVar
 from limitlab.problems.base import AbstractAlgorithm
 
 __all__ = ["AbstractFit"]
@@ -10,4 +9,4 @@ __all__ = ["AbstractFit"]
 class AbstractFit(AbstractAlgorithm):
     r"""A rule that ends in argmin :math:`\sum_\mu \ell(y_\mu, w\cdot x_\mu) + \tfrac12\,\mathrm{penalty}\,|w|^2`."""
 
-    penalty: eqx.AbstractVar[float]
+    penalty: AbstractVar[float]

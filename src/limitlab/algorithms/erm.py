@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ from limitlab.algorithms.base import AbstractFit
 from limitlab.algorithms.data import DRAW, draw_set, replica_key, sample_count
 from limitlab.algorithms.random_features import TESTS, Drawn, warn_beyond_equivalence
 from limitlab.algorithms.settings.fixed_data import ConvexFit
+from limitlab.compiled import filter_jit
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.convex.fit import Fit
 from limitlab.numerics.machine import Memory
@@ -115,7 +115,7 @@ def draw_data(setting: ConvexFit, d: int, seed: int, replica: int) -> tuple[np.n
     return np.array(X), np.asarray(y), np.asarray(w_star)
 
 
-_draw = eqx.filter_jit(draw_set)
+_draw = filter_jit(draw_set)
 
 
 def _measure(setting: ConvexFit, found: Fit, X, y, w_star) -> dict[str, Any]:
@@ -143,6 +143,6 @@ def _by_mode(modes: Modes, w: np.ndarray, w_star: np.ndarray) -> dict[str, Any]:
     return whole | {name: np.bincount(places, x, modes.count) / sizes for name, x in sums.items()}
 
 
-@eqx.filter_jit
+@filter_jit
 def _errors(channel, loss, m, q, rho):
     return errors(channel, loss, Predictor.of(m, q, rho))

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
+from limitlab.modules import is_array
 from limitlab.states.run import Run
 from limitlab.verbs import Progress
 
@@ -67,7 +68,7 @@ def _bytes(tree: Any) -> int:
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-@eqx.filter_jit
+@filter_jit
 def advance(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array) -> Run:
     """Steps first, ..., last - 1 of all replicas. The bounds are traced: one compilation serves all pieces.
 
@@ -113,13 +114,13 @@ def _at(drawn: Any, n: jax.Array) -> Any:
     return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, n, 0, keepdims=False), drawn)
 
 
-@eqx.filter_jit
+@filter_jit
 def advance_many(steps: Steps, rules: Any, d: Any, keys: jax.Array, runs: Run, first: jax.Array, last: jax.Array):
     """The same for several problems along the first axis of everything, each from and to its own step.
 
     Their blocks go side by side, each from its own number on.
     """
-    rule, key, run = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, (rules, keys, runs))
+    rule, key, run = jax.tree.map(lambda x: x[0] if is_array(x) else x, (rules, keys, runs))
     length = _plan(steps, rule, d, key, run).length
 
     def draw(rule, keys, run, number):

@@ -1,12 +1,12 @@
 """Fits of random features at finite size: the features of a replica, and what its fit pays on new samples."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.data import RUN, replica_key
 from limitlab.algorithms.settings.fixed_data import ConvexFit
+from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
 from limitlab.numerics.convex.fit import Fit
 from limitlab.problems.networks import RandomFeatures
@@ -65,6 +65,6 @@ class Drawn:
         return told if found.status in ("ok", "not_converged") else dict.fromkeys(told, float("nan"))
 
 
-@eqx.filter_jit
+@filter_jit
 def _features(student: RandomFeatures, F: jax.Array, x: jax.Array) -> jax.Array:
     return student.features(F, x)

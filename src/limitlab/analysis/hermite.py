@@ -12,13 +12,13 @@ rounding.
 import re
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.analysis.multi.exponents import FIELDS, generative_exponent
 from limitlab.errors import ConvergenceError, InputError
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.gauss.rules import between
 from limitlab.numerics.machine import relieve
@@ -45,23 +45,23 @@ MAX_DEGREE = 200
 TOLERANCE = 1e-14  # disagreement of a panel that is accepted, as a share of its fair part of the norm
 
 
-class HermiteExpansion(Record, eqx.Module):
+class HermiteExpansion(Record, Module):
     """Coefficients c_0, ..., c_degree, an estimate of their absolute error, and how both were obtained."""
 
     coefficients: np.ndarray
     norm: float
     error: float
-    method: str = eqx.field(static=True)
-    activation: str = eqx.field(static=True)
+    method: str = field(static=True)
+    activation: str = field(static=True)
 
 
-class SampleComplexity(Record, eqx.Module):
+class SampleComplexity(Record, Module):
     """Samples n ~ d^power (log d)^logs that spherical one-pass SGD needs to leave its random start."""
 
-    exponent: int = eqx.field(static=True)
-    power: int = eqx.field(static=True)
-    logs: int = eqx.field(static=True)
-    words: str = eqx.field(static=True)
+    exponent: int = field(static=True)
+    power: int = field(static=True)
+    logs: int = field(static=True)
+    words: str = field(static=True)
 
     def __str__(self) -> str:
         return self.words

@@ -24,10 +24,10 @@ it is stricter, and the words of a `Regime` between the two say so.
 import math
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_number
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
@@ -47,7 +47,7 @@ REGIONS = {
 }
 
 
-class Regime(Record, eqx.Module):
+class Regime(Record, Module):
     """A point of the phase diagram. Exponents are of d.
 
     Attributes
@@ -71,16 +71,16 @@ class Regime(Record, eqx.Module):
     noise_exponent: float
     fluctuation_exponent: float
     samples_exponent: float
-    region: str = eqx.field(static=True)
-    limit: str = eqx.field(static=True)
-    clock: str = eqx.field(static=True)
-    words: str = eqx.field(static=True)
+    region: str = field(static=True)
+    limit: str = field(static=True)
+    clock: str = field(static=True)
+    words: str = field(static=True)
 
     def __str__(self) -> str:
         return f"{self.region} ({self.limit}): {self.words}"
 
 
-class ProblemRegime(Record, eqx.Module):
+class ProblemRegime(Record, Module):
     """Sizes of what the limits neglect, for one problem at one d.
 
     ``variance`` = gamma/(p B) multiplies the learning-rate-squared term, ``noise`` = Delta gamma/(p B) its
@@ -95,8 +95,8 @@ class ProblemRegime(Record, eqx.Module):
     width_error: float
     dimension_error: float
     samples_per_time: float
-    limit: str = eqx.field(static=True)
-    words: str = eqx.field(static=True)
+    limit: str = field(static=True)
+    words: str = field(static=True)
 
     def __str__(self) -> str:
         return f"{self.limit}: {self.words}"

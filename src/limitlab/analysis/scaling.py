@@ -9,10 +9,10 @@ where the first holds the least error falls as compute^{-(b-1)/(1+a)}, at d abou
 
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_array, check_integer, check_number
 from limitlab.numerics.machine import relieve
 from limitlab.numerics.spectra.least_squares_sgd import LeastSquaresSGD
@@ -26,7 +26,7 @@ from limitlab.verbs import Watch, verb
 __all__ = ["ScalingLaw", "scaling_law"]
 
 
-class ScalingLaw(Record, eqx.Module):
+class ScalingLaw(Record, Module):
     """Errors of one-pass SGD against samples and compute; mean squares, without a half.
 
     Attributes
@@ -69,8 +69,8 @@ class ScalingLaw(Record, eqx.Module):
     predicted_compute_exponent: float | None
     width_exponent: float | None
     predicted_width_exponent: float | None
-    status: str = eqx.field(static=True, default="ok")
-    note: str = eqx.field(static=True, default="")
+    status: str = field(static=True, default="ok")
+    note: str = field(static=True, default="")
 
     @property
     def excess(self) -> np.ndarray:

@@ -5,6 +5,7 @@ file, so that whatever changes, it is asked anew. Errors are not kept, nor is wh
 """
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from limitlab._lazy import loading
 from limitlab.files import open_plain, whole
 
 __all__ = ["remembered"]
@@ -26,11 +28,11 @@ def remembered(words: list[str], spec: str, compute: Callable[[], Any]) -> Any:
     """What ``compute`` gives, a value of JSON, or gave before for the same words, problem and package."""
     place = _place(words, spec)
     if place is None:
-        return compute()
+        return _alone(compute)
     with contextlib.suppress(OSError, ValueError):
         if 0 < place.stat().st_size <= LONGEST:
             return json.loads(place.read_bytes())
-    value, warned = _watched(compute)
+    value, warned = _watched(lambda: _alone(compute))
     kept = json.dumps(value).encode()
     if not warned and len(kept) <= LONGEST:
         with contextlib.suppress(Exception):  # a full or read-only disk: the answer is there all the same
@@ -39,6 +41,14 @@ def remembered(words: list[str], spec: str, compute: Callable[[], Any]) -> Any:
                 part.write_bytes(kept)
             _forget(place.parent)
     return json.loads(kept)
+
+
+def _alone(compute: Callable[[], Any]) -> Any:
+    """The value; the garbage collector never walks over what it loads: the process is about to end."""
+    with loading():
+        value = compute()
+        gc.freeze()
+    return value
 
 
 def _watched(compute: Callable[[], Any]) -> tuple[Any, bool]:

@@ -3,8 +3,6 @@
 import contextlib
 import errno
 import os
-import socket
-import ssl
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,6 +197,8 @@ def _secured(certificates: dict[str, Path | None]) -> Iterator[None]:
 
 def _check_certificates(ca_file: str, cert: str, key: str) -> None:
     """Raise, naming the file, unless these are certificates and a key that belong together."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         told = f"--tls-ca-file {ca_file} is no certificate (PEM)"
@@ -247,6 +247,8 @@ def _few_warnings() -> Iterator[None]:
 
 def _own_sweep(out: Path) -> tuple[Any, str]:
     """The store, and the name of the sweep that this process ran into it last."""
+    import socket
+
     from limitlab.sweep import Store
 
     store = Store(out, create=False)

@@ -2,7 +2,6 @@ r"""Infinitely wide networks at a finite dimension."""
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.one_pass.schedules import off_the_clock, on_the_clock
@@ -12,6 +11,7 @@ from limitlab.macro.mixtures.closed import has_closed_form
 from limitlab.macro.mixtures.clouds import Plan, mixture_memory, mixture_variables, solve_mixture
 from limitlab.macro.sparse.mean_field import MOST, SparsePlan, solve_sparse
 from limitlab.macro.sparse.solve import sparse_dataset, sparse_memory
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import plain
@@ -76,14 +76,14 @@ class MeanField(AbstractLimit):
         Longest step of Euler and Maruyama at temperature > 0, on the clock of the schedule.
     """
 
-    d: int | None = eqx.field(static=True, converter=plain, default=None)
-    particles: int | None = eqx.field(static=True, converter=plain, default=None)
-    tolerance: float = eqx.field(static=True, converter=plain, default=1e-5)
-    rtol: float | None = eqx.field(static=True, converter=plain, default=None)
-    seed: int = eqx.field(static=True, converter=plain, default=0)
-    gradients: str = eqx.field(static=True, default="auto")
-    samples: int = eqx.field(static=True, converter=plain, default=16384)
-    step: float = eqx.field(static=True, converter=plain, default=0.01)
+    d: int | None = field(static=True, converter=plain, default=None)
+    particles: int | None = field(static=True, converter=plain, default=None)
+    tolerance: float = field(static=True, converter=plain, default=1e-5)
+    rtol: float | None = field(static=True, converter=plain, default=None)
+    seed: int = field(static=True, converter=plain, default=0)
+    gradients: str = field(static=True, default="auto")
+    samples: int = field(static=True, converter=plain, default=16384)
+    step: float = field(static=True, converter=plain, default=0.01)
 
     grows: ClassVar[str] = "p, with steps to 0"
     stays: ClassVar[str] = "d, time"

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from math import lgamma
 from typing import TYPE_CHECKING, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.cube import members
@@ -223,7 +223,7 @@ def _levels(values: np.ndarray, degree: int) -> np.ndarray:
     return np.array(out)
 
 
-@eqx.filter_jit
+@filter_jit
 def _drawn(inputs: AbstractInputs, target: SparseTarget, key: jax.Array, n: int, d: int):
     key_x, key_y = jax.random.split(jax.random.fold_in(key, n))
     x = inputs.draw(key_x, n, d)

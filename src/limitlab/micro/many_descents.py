@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +11,9 @@ from limitlab.algorithms.descent.line import direction_student
 from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descent_step
 from limitlab.algorithms.one_pass.views import closed
 from limitlab.algorithms.settings.fixed_data import Descent, NetworkDescent, WideDescent, fitting
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import Module, tree_at
 from limitlab.numerics.machine import Memory, check_memory
 from limitlab.numerics.trees import as_array, as_arrays, traced
 from limitlab.problems.asked import Asked
@@ -42,14 +43,14 @@ class Ends(NamedTuple):
     first: np.ndarray
 
 
-class _Cosine(eqx.Module):
+class _Cosine(Module):
     """1 - cos^2 between one direction and the teacher's."""
 
     def __call__(self, w: jax.Array, aim: jax.Array) -> jax.Array:
         return 1 - jnp.square(w @ aim) / ((w @ w) * (aim @ aim))
 
 
-class _Squares(eqx.Module):
+class _Squares(Module):
     """The relative error of A = WW^T/m beside w* w*^T."""
 
     def __call__(self, net: Network, aim: jax.Array) -> jax.Array:
@@ -58,7 +59,7 @@ class _Squares(eqx.Module):
         return (jnp.sum(jnp.square(Q)) / m**2 - 2 * jnp.sum(jnp.square(M)) / m) / jnp.square(P) + 1
 
 
-class _Outputs(eqx.Module):
+class _Outputs(Module):
     """E (f - f*)^2/E f*^2 of two committees."""
 
     teacher: Any
@@ -184,7 +185,7 @@ def _nature(setting: Any) -> _Nature:
     return _Nature(setting.inputs, teacher, channel, start, student, not wide and setting.rule.spherical, wide)
 
 
-@eqx.filter_jit
+@filter_jit
 def _begin(course: Course, nature: _Nature, keys: jax.Array, n: int, d: int) -> tuple[DataSet, Run]:
     """Data sets and step 0 of all runs, as `simulate` has them."""
     inputs, teacher, channel, start, student, spherical, wide = nature
@@ -215,7 +216,7 @@ def _filled(begun: tuple[DataSet, Run], rows: int) -> tuple[DataSet, Run]:
     more = rows - data.y.shape[1]
     X, y = np.pad(data.X, [(0, 0), (0, more), (0, 0)]), np.pad(data.y, [(0, 0), (0, more)])
     mask = np.pad(run.state.mask, [(0, 0), (0, more)])
-    return DataSet(data.teacher, as_array(X), as_array(y)), eqx.tree_at(lambda r: r.state.mask, run, mask)
+    return DataSet(data.teacher, as_array(X), as_array(y)), tree_at(lambda r: r.state.mask, run, mask)
 
 
 class _Slots(NamedTuple):
@@ -231,7 +232,7 @@ class _Slots(NamedTuple):
     ends: jax.Array
 
 
-@eqx.filter_jit
+@filter_jit
 def _march(course: Course, measure, threshold, data: DataSet, run: Run, n, keys, steps, every, slots: int):
     """`Ends` (6, lanes): a few lanes at a time, a piece of ``every`` steps after the other.
 

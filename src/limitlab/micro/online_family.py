@@ -4,7 +4,6 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +12,9 @@ from limitlab.algorithms.loop import advance_many, march
 from limitlab.algorithms.one_pass.base import begin, chain_columns, in_words, stepper
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.algorithms.one_pass.views import closed
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import Module, tree_at
 from limitlab.numerics.checks import check_times, whole_steps
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.machine import blank
@@ -104,7 +105,7 @@ def family(
     ]
     steps = np.stack([one.clocked[1] for one in asked])  # (problem, time)
     live = _stacked(list(zip(rules, settings, strict=True)))
-    live = eqx.tree_at(lambda both: both[0].temperature, live, None)  # none is heated: no noise is drawn
+    live = tree_at(lambda both: both[0].temperature, live, None)  # none is heated: no noise is drawn
     columns = chain_columns(settings[0], rules[0], asked[0])
     dim = d if columns is None else jnp.asarray(float(d))
     starts = _begin(live, d, jnp.asarray(seeds), jnp.arange(replicas), representation)
@@ -133,12 +134,12 @@ def _stacked(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *x: jnp.asarray(np.asarray(x, float)), *trees)
 
 
-class _Begun(eqx.Module):
+class _Begun(Module):
     state: Any
     keys: jax.Array
 
 
-@eqx.filter_jit
+@filter_jit
 def _begin(live: Any, d: int, seeds: jax.Array, replicas: jax.Array, representation: str) -> _Begun:
     def one(both, seed):
         rule, setting = both
@@ -151,6 +152,6 @@ def _look(teacher: Any, inputs: Any):
     return lambda state, _: state if isinstance(state, dict) else _measured(teacher, inputs, state)
 
 
-@eqx.filter_jit
+@filter_jit
 def _measured(teacher: Any, inputs: Any, state: Any) -> dict[str, jax.Array]:
     return jax.vmap(partial(measure_all, teacher, inputs))(state)

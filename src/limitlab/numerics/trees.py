@@ -4,9 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import equinox as eqx
 import jax
 import numpy as np
+
+from limitlab.modules import is_array_like
 
 __all__ = ["NUMBERS", "as_array", "as_arrays", "changed_fields", "is_zero", "plain", "traced"]
 
@@ -35,11 +36,11 @@ def as_array(x: Any, dtype: Any = None) -> Any:
 
 
 def as_arrays(tree: T) -> T:
-    """Every number of a module as an array of floats: traced by ``eqx.filter_jit``, mapped by ``vmap``.
+    """Every number of a module as an array of floats: traced by ``filter_jit``, mapped by ``vmap``.
 
     Of NumPy: to make one of JAX is a small program for every new shape.
     """
-    return jax.tree.map(lambda x: np.asarray(x, float) if _is_number(x) else x, tree, is_leaf=eqx.is_array_like)
+    return jax.tree.map(lambda x: np.asarray(x, float) if _is_number(x) else x, tree, is_leaf=is_array_like)
 
 
 def traced(tree: T) -> T:
@@ -47,7 +48,7 @@ def traced(tree: T) -> T:
     return jax.tree.map(
         lambda x: np.asarray(x, float) if _is_number(x) and not (np.ndim(x) == 0 and x == 0) else x,
         tree,
-        is_leaf=eqx.is_array_like,
+        is_leaf=is_array_like,
     )
 
 

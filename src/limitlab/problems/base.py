@@ -7,11 +7,11 @@ name. `limitlab.testing` has a checker for each.
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.errors import InputError
+from limitlab.modules import Module, field
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.random import normal
 from limitlab.numerics.trees import is_zero
@@ -37,12 +37,12 @@ __all__ = [
 CHUNK = 512  # test points in one product; they come in whole chunks
 
 
-class Points(eqx.Module):
+class Points(Module):
     """Test points x (m, d); labels y (m,) if the inputs bring them. ``mirrored``: each stands for itself and for -x."""
 
     x: jax.Array
     y: jax.Array | None = None
-    mirrored: bool = eqx.field(static=True, default=False)
+    mirrored: bool = field(static=True, default=False)
 
 
 class AbstractInputs(Part):

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.errors import ArgumentError
+from limitlab.modules import Module
 from limitlab.text import call, code, html_table, nearest, show
 
 __all__ = ["Part", "right_name"]
@@ -55,7 +55,7 @@ NAMES: dict[tuple[str, ...], str] = {
 }
 
 
-class Part(eqx.Module):
+class Part(Module):
     """A frozen description.
 
     It prints as the code that makes it (defaults left out), and as a table in notebooks; functions of a user's are

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.losses.base import AbstractConvexLoss, AbstractLoss
@@ -68,7 +68,7 @@ def population_risk(channel: AbstractChannel, loss: AbstractLoss, m: np.ndarray,
     return np.concatenate(parts)[: len(points)].reshape(np.shape(m))
 
 
-@eqx.filter_jit
+@filter_jit
 def _risks(channel: AbstractChannel, loss: AbstractLoss, points, rho):
     def one(point):
         m, q = jnp.where(jnp.isnan(point), 0.5, point)

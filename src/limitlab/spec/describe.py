@@ -22,7 +22,6 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer
@@ -127,7 +126,7 @@ class Describer:
 
     def _in_code(self) -> bool:
         """Whether the value is one that a user's function or class reads, or of the state of a user's object."""
-        theirs = (one for one in self._open if not isinstance(one, eqx.Module) and not ours(type(one).__module__))
+        theirs = (one for one in self._open if not _is_module(type(one)) and not ours(type(one).__module__))
         return self._read or bool(self._met) or any(True for _ in theirs)
 
     def _apart(self) -> "Describer":
@@ -208,7 +207,7 @@ class Describer:
         kind = type(value)
         names = [field.name for field in dataclasses.fields(value)]
         state = {name: getattr(value, name) for name in names if hasattr(value, name)}
-        if not issubclass(kind, eqx.Module) and not ours(kind.__module__):
+        if not _is_module(kind) and not ours(kind.__module__):
             state = {**_state(value), **state}
         about = {"kind": place_of(kind) if stands(kind) else self._kind(kind)}
         with self._inside(value):
@@ -419,6 +418,12 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
     types.MemberDescriptorType: ("__name__",),
     types.GetSetDescriptorType: ("__name__",),
 }
+
+
+def _is_module(kind: type) -> bool:
+    """Whether all that objects of a class have is in their fields: a module of limitlab's, or of equinox."""
+    homes = ("limitlab.modules", "equinox")
+    return any(base.__name__ == "Module" and base.__module__.startswith(homes) for base in kind.__mro__)
 
 
 def _digest(data: bytes | bytearray) -> str:

@@ -8,12 +8,12 @@ import types
 import typing
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 import limitlab.algorithms
 import limitlab.problems
 from limitlab._lazy import public_names
+from limitlab.modules import Module
 from limitlab.problems.activations import AbstractActivation
 from limitlab.problems.links import AbstractLink
 from limitlab.problems.problem import Problem
@@ -60,7 +60,7 @@ def _homes() -> dict[str, str]:
 
 def _is_part(c: type) -> bool:
     """Whether a class is an abstract part or one of its kinds: no microstate, and nothing that lives in Python only."""
-    if not (c.__module__.startswith(ROOMS) and issubclass(c, eqx.Module)) or issubclass(c, (Problem, *WORDED)):
+    if not (c.__module__.startswith(ROOMS) and issubclass(c, Module)) or issubclass(c, (Problem, *WORDED)):
         return False
     return any(base.__name__.startswith("Abstract") for base in c.__mro__) and not any(_fields_are_functions(c))
 

@@ -17,6 +17,10 @@ from typing import Any
 
 __all__ = ["home_of", "module_place", "ours", "place_of", "stands", "standing_module"]
 
+ONCE = {  # what is stored knows them by the place that they had
+    "limitlab:Module": "equinox._module._module:Module",
+    "limitlab:_Modules": "equinox._module._module:_ModuleMeta",
+}
 STEADY = {"numpy", "scipy", "jax", "jaxlib", "equinox", "diffrax", "lineax", "optimistix", "xarray", "pandas"}
 
 
@@ -27,7 +31,9 @@ def ours(module: str) -> bool:
 def place_of(thing: Any) -> str:
     """Module and name of a class or function; limitlab's own by their name, so that a moved file changes nothing."""
     module, name = str(getattr(thing, "__module__", "")), _name(thing) or type(thing).__name__
-    return f"limitlab:{name}" if ours(module) else f"{module}:{name}{_version(module)}"
+    if ours(module):
+        return ONCE.get(f"limitlab:{name}", f"limitlab:{name}")
+    return f"{module}:{name}{_version(module)}"
 
 
 def module_place(name: str) -> str:

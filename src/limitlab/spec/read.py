@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.errors import InputError, SpecError
+from limitlab.modules import Module
 from limitlab.problems.activations import AbstractActivation, activation
 from limitlab.problems.links import AbstractLink, link
 from limitlab.problems.problem import Problem
@@ -61,7 +61,7 @@ def _fields(cls: Any, table: dict[str, Any], path: str) -> Any:
 def _value(value: Any, hint: Any, path: str) -> Any:
     if hint in _WORDED:
         return _worded(value, path, *_WORDED[hint])
-    if isinstance(hint, type) and issubclass(hint, eqx.Module):
+    if isinstance(hint, type) and issubclass(hint, Module):
         return _part(value, hint, path)
     if hint is np.ndarray or (hint is Any and isinstance(value, (list, tuple, np.ndarray))):
         return _array(value, path)

@@ -8,11 +8,12 @@ inputs one over test points; both come with their standard error.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
+from limitlab.modules import Module, field
 from limitlab.numerics.linalg import gram_factor
 from limitlab.problems.base import AbstractInputs, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel
@@ -29,7 +30,7 @@ __all__ = ["CommitteeView", "FieldRisk", "measure_all", "overlap_variables"]
 AT = ("time", "replica")
 
 
-@eqx.filter_jit
+@filter_jit
 def measure_all(teacher: AbstractTeacher, inputs: AbstractInputs, state: Learner) -> dict[str, jax.Array]:
     """Q, M, P, a and biases of all replicas: overlaps of fields, and those mode by mode if inputs have a spectrum."""
 
@@ -58,7 +59,7 @@ def _by_mode(modes: Modes, W: jax.Array, S: jax.Array) -> dict[str, jax.Array]:
     return {"Q_mode": mean(W, W), "M_mode": mean(W, S), "squared_norm": jnp.sum(jnp.square(W), axis=1) / d}
 
 
-class FieldRisk(eqx.Module):
+class FieldRisk(Module):
     """Standard normal g (replica, count, p + k) that become fields s = L g, L L^T = Omega; keys for labels."""
 
     g: jax.Array
@@ -67,10 +68,10 @@ class FieldRisk(eqx.Module):
     teacher: AbstractTeacher
     channel: AbstractChannel
     loss: AbstractLoss
-    clean: bool = eqx.field(static=True)
+    clean: bool = field(static=True)
     inputs: AbstractInputs = Gaussian()
 
-    @eqx.filter_jit
+    @filter_jit
     def __call__(self, seen: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         """Mean loss of each replica and its standard error."""
         return jax.lax.map(lambda all: self._one(*all), (self.g, self.keys, seen))
@@ -93,9 +94,9 @@ class CommitteeView(AbstractView):
     inputs: AbstractInputs
     exact: Any
     tests: TestRisk | FieldRisk | None
-    words: str | None = eqx.field(static=True)
+    words: str | None = field(static=True)
     floor: float
-    d: int = eqx.field(static=True, default=0)
+    d: int = field(static=True, default=0)
 
     variables: ClassVar[dict[str, Variable]] = assembled(TestRisk, Overlaps, ByMode, Learner)
     steady: ClassVar[tuple[str, ...]] = ("P",)

@@ -13,11 +13,12 @@ at 12 coordinates, 1e-5 at 100, 5e-7 at 400.
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
+from limitlab.modules import field
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.problems.activations import Activation
 from limitlab.problems.networks import Committee, Network
@@ -91,12 +92,12 @@ class FourierView(AbstractView):
     target: SparseTarget
     student: Committee
     keys: jax.Array
-    keep_u: bool = eqx.field(static=True)
-    d: int = eqx.field(static=True)
+    keep_u: bool = field(static=True)
+    d: int = field(static=True)
     floor: float
     tests: TestRisk | None
-    words: str | None = eqx.field(static=True)
-    note: str | None = eqx.field(static=True)
+    words: str | None = field(static=True)
+    note: str | None = field(static=True)
 
     variables: ClassVar[dict[str, Variable]] = {
         **TestRisk.variables,
@@ -137,7 +138,7 @@ class FourierView(AbstractView):
         return Report({name: (dims[name], path[name]) for name in dims if name in path}, coords, about)
 
 
-@eqx.filter_jit
+@filter_jit
 def observe(
     activation: Activation, table: jax.Array, state: Network, keys: jax.Array, step: jax.Array
 ) -> dict[str, jax.Array]:

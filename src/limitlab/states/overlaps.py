@@ -11,13 +11,14 @@ The squared norm of the weights is then a number of its own.
 import math
 from typing import Any, ClassVar, Protocol
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import Module
 from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum
 from limitlab.numerics.keys import Stream, stream
 from limitlab.numerics.linalg import realised
@@ -80,7 +81,7 @@ class Started(Committees, Protocol):
     def algorithm(self) -> _Rule: ...
 
 
-class Weights(eqx.Module):
+class Weights(Module):
     """A committee and its teacher at finite size: W (p, d), W_star (k, d), second layer a (p,)."""
 
     W: jax.Array
@@ -88,7 +89,7 @@ class Weights(eqx.Module):
     a: jax.Array
 
 
-class Overlaps(eqx.Module):
+class Overlaps(Module):
     """What a committee's risk depends on: Q (p, p), M (p, k), P (k, k), second layer a (p,)."""
 
     variables: ClassVar[dict[str, Variable]] = {
@@ -225,7 +226,7 @@ def error_sum(setting: Committees, method: str = "auto", units: int | None = Non
     return field_sum(student.activation, teacher.activation, width, teacher.width, method)
 
 
-class _Pair(eqx.Module):
+class _Pair(Module):
     teacher: Committee
     channel: GaussianNoise
     student: Committee
@@ -250,7 +251,7 @@ def _risks(setting: Committees, sums: AbstractFieldSum, points: Overlaps) -> jax
     return jax.lax.map(lambda o: risk(setting, o, sums), points, batch_size=max(1, BATCH // sums.size))
 
 
-_compiled = eqx.filter_jit(_risks)
+_compiled = filter_jit(_risks)
 
 
 @double
@@ -265,7 +266,7 @@ def risks(setting: Committees, sums: AbstractFieldSum, path: Overlaps) -> np.nda
     return np.asarray(_compiled(setting, sums, padded))[:count].reshape(lead)
 
 
-@eqx.filter_jit
+@filter_jit
 def family_risks(settings: Committees, sums: AbstractFieldSum, paths: Overlaps) -> jax.Array:
     """The same for several problems, whose numbers and paths lie along the first axes."""
     count, *lead = paths.a.shape[:-1]

@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-import equinox as eqx
-
+from limitlab.modules import field
 from limitlab.states.test_risk import TestRisk
 from limitlab.states.view import AbstractView, Report, Variable
 
@@ -17,7 +16,7 @@ class PlainView(AbstractView):
 
     tests: TestRisk
     floor: float
-    words: str = eqx.field(static=True)
+    words: str = field(static=True)
 
     def see(self, state, step):
         risk, error = self.tests(state.student)

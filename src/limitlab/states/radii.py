@@ -5,10 +5,11 @@ r"""What a network on labelled inputs has learned: its risk on test points, and 
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.compiled import filter_jit
+from limitlab.modules import field
 from limitlab.problems.networks import Network
 from limitlab.states.run import Learner
 from limitlab.states.test_risk import TestRisk
@@ -24,10 +25,10 @@ class RadiiView(AbstractView):
     the others, with their alignment), second layers and biases."""
 
     tests: TestRisk
-    blocks: int | None = eqx.field(static=True)
-    kept: tuple[str, ...] = eqx.field(static=True)
+    blocks: int | None = field(static=True)
+    kept: tuple[str, ...] = field(static=True)
     floor: float
-    words: str = eqx.field(static=True)
+    words: str = field(static=True)
 
     variables: ClassVar[dict[str, Variable]] = {
         **TestRisk.variables,
@@ -67,7 +68,7 @@ class UnitLaw:
     }
 
 
-@eqx.filter_jit
+@filter_jit
 def cloud(blocks: int | None, networks: Network) -> dict[str, jax.Array]:
     """Norms, polarisation and alignment of all replicas, one after the other, so that memory stays bounded."""
     return jax.lax.map(lambda net: _cloud(blocks, net), networks)

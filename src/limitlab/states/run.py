@@ -2,11 +2,11 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.modules import Module, field
 from limitlab.states.view import RUN, Variable
 
 __all__ = ["FIELD_BOUND", "OUTPUT_BOUND", "Learner", "Run", "after_the_end", "whole"]
@@ -20,7 +20,7 @@ def whole(x: Any) -> jax.Array:
     return jnp.asarray(x, int)
 
 
-class Learner(eqx.Module):
+class Learner(Module):
     """A student's parameters, the weights of its teacher, and what the rule remembers of earlier steps."""
 
     variables: ClassVar[dict[str, Variable]] = {  # parameters that are reported as they are
@@ -33,7 +33,7 @@ class Learner(eqx.Module):
     memory: Any = None
 
 
-class Run(eqx.Module):
+class Run(Module):
     """A microstate, and the step at which the run died; -1 while it is alive."""
 
     variables: ClassVar[dict[str, Variable]] = {
@@ -42,7 +42,7 @@ class Run(eqx.Module):
     }
 
     state: Any
-    died: jax.Array = eqx.field(converter=whole)
+    died: jax.Array = field(converter=whole)
 
     @classmethod
     def alone(cls, state: Any) -> "Run":

@@ -6,10 +6,11 @@ noise is averaged exactly: :math:`\tfrac12 \langle (z - f)^2 \rangle + \Delta/2`
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.compiled import filter_jit
+from limitlab.modules import Module
 from limitlab.problems.base import CHUNK, AbstractStudent, Points
 from limitlab.problems.losses import AbstractLoss
 from limitlab.states.view import RUN, AbstractView, Variable
@@ -25,7 +26,7 @@ def test_count(d: int) -> int:
     return max(2, min(MOST, NUMBERS // d) // CHUNK) * CHUNK
 
 
-class TestRisk(eqx.Module):
+class TestRisk(Module):
     """Test points of every replica (their first axis), labels included."""
 
     __test__ = False  # not a test, for pytest
@@ -39,7 +40,7 @@ class TestRisk(eqx.Module):
     loss: AbstractLoss
     student: AbstractStudent
 
-    @eqx.filter_jit
+    @filter_jit
     def __call__(self, parameters: Any) -> tuple[jax.Array, jax.Array]:
         """Mean loss of each replica and its standard error; replicas one after the other, so that memory is bounded."""
         return jax.lax.map(lambda both: self._one(*both), (self.tests, parameters))

@@ -4,8 +4,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
+
+from limitlab.modules import Module
 
 __all__ = ["RUN", "AbstractView", "Report", "Variable", "assembled"]
 
@@ -39,7 +40,7 @@ class Report(NamedTuple):
     attrs: Mapping[str, Any] = {}
 
 
-class AbstractView(eqx.Module):
+class AbstractView(Module):
     """The map from the microstates of all replicas to a macrostate: the only one for its kind.
 
     Attributes

@@ -4,10 +4,10 @@ import copy
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import equinox as eqx
 import jax
 import numpy as np
 
+from limitlab.modules import Module
 from limitlab.sweep.identity import describe, hash_of
 
 __all__ = ["ContractError", "broken", "check_part", "close", "same", "zscore"]
@@ -27,8 +27,8 @@ def check_part(part: Any, kind: type) -> None:
     """A frozen object of its kind that can be described, hashed alike twice, and copied."""
     if not isinstance(part, kind):
         broken(part, f"it is not a subclass of {kind.__name__}.")
-    if not isinstance(part, eqx.Module):
-        broken(part, "it is not a frozen equinox.Module.")
+    if not isinstance(part, Module):
+        broken(part, "it is none of limitlab's frozen parts.")
     try:
         first, again = (hash_of(describe(part)) for _ in range(2))
     except Exception as error:

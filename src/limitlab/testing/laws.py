@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.problems.channels import AbstractChannel, GaussianNoise, Modulus, Sign, SquaredModulus
 from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
@@ -55,7 +55,7 @@ def check_channel(channel: AbstractChannel, w: float = 0.4, V: float = 0.7) -> N
     _check_law(channel, V)
 
 
-@eqx.filter_jit
+@filter_jit
 def _calculus(channel: AbstractChannel, y: jax.Array, w: jax.Array, V: jax.Array) -> tuple[jax.Array, ...]:
     """g, dg, the first and second derivative of log Z in w at some labels, and the mean label: one program."""
 
@@ -76,12 +76,12 @@ def _check_law(channel: AbstractChannel, V: float, q: float = 0.6, slope: float 
     w, noise = np.sqrt(q) * rng.normal(size=COUNT), np.sqrt(V) * rng.normal(size=COUNT)
     fields, width, overlap = (jnp.asarray(x) for x in (w, V, q))
     y = np.asarray(channel.sample(jax.random.key(3), jnp.asarray(w + noise)))
-    wrong = np.square(y - np.asarray(eqx.filter_jit(channel.mean_label)(fields, width)))
-    said = float(eqx.filter_jit(channel.label_mse)(overlap, width))
+    wrong = np.square(y - np.asarray(filter_jit(channel.mean_label)(fields, width)))
+    said = float(filter_jit(channel.label_mse)(overlap, width))
     if zscore(wrong, said) > Z:
         broken(channel, f"label_mse is {said:.4g}, but over labels {float(np.mean(wrong)):.4g}.")
     try:
-        law = eqx.filter_jit(channel.law)(overlap, jnp.asarray(slope), width, width)
+        law = filter_jit(channel.law)(overlap, jnp.asarray(slope), width, width)
     except InputError:  # a channel for runs only
         return
     nodes, fields, weight = (np.asarray(x) for x in law)
@@ -128,13 +128,13 @@ def check_prior(prior: AbstractPrior) -> None:
         if zscore(terms, said) > Z:
             broken(prior, f"Z_w(A, B) is {said:.4g} at B = {b:g}, but over samples {float(np.mean(terms)):.4g}.")
     seen = A * w + np.sqrt(A) * np.random.default_rng(2).normal(size=w.shape)
-    found = eqx.filter_jit(lambda prior, A, B: prior.denoise(A, B).mean)(prior, jnp.asarray(A), jnp.asarray(seen))
+    found = filter_jit(lambda prior, A, B: prior.denoise(A, B).mean)(prior, jnp.asarray(A), jnp.asarray(seen))
     z_value = zscore(np.asarray(found) - w, 0.0)
     if z_value > Z:
         broken(prior, f"the posterior mean is biased over its own data ({z_value:.0f} s.e.).")
 
 
-@eqx.filter_jit
+@filter_jit
 def _posterior(prior: AbstractPrior, A: jax.Array, B: jax.Array):
     """The posterior at each B, and the first and second derivative of its log Z."""
 

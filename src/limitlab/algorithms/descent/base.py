@@ -22,12 +22,12 @@ With ``fresh`` the n samples are new ones at every step.
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.algorithms.checks import SPHERE, check_rate
 from limitlab.errors import InputError
+from limitlab.modules import AbstractVar
 from limitlab.numerics.checks import check_number
 from limitlab.problems.base import AbstractAlgorithm
 
@@ -37,10 +37,10 @@ __all__ = ["AbstractDescent", "check_descent_rule"]
 class AbstractDescent(AbstractAlgorithm):
     """The law of a step, which simulations and limits share: masks, their scale and thermal noise."""
 
-    learning_rate: eqx.AbstractVar[float]
-    spherical: eqx.AbstractVar[bool]
-    penalty: eqx.AbstractVar[float]
-    fresh: eqx.AbstractVar[bool]
+    learning_rate: AbstractVar[float]
+    spherical: AbstractVar[bool]
+    penalty: AbstractVar[float]
+    fresh: AbstractVar[bool]
     ADDED: ClassVar[tuple[str, ...]] = ("fresh",)
     masked: ClassVar[bool] = False
     takes: ClassVar[str] = "a fixed data set, all of it at every step"

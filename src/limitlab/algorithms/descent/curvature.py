@@ -1,10 +1,10 @@
 """The largest step that leaves the teacher stable."""
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import Descent
+from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import AbstractChannel
@@ -35,7 +35,7 @@ def top_curvature(setting: Descent, n: int = PROBE, seed: int = 0) -> float:
     return float(rule.factor) * float(np.linalg.eigvalsh((X.T * np.asarray(bend)) @ X)[-1]) + float(rule.penalty)
 
 
-@eqx.filter_jit
+@filter_jit
 def _bends(channel: AbstractChannel, loss: AbstractLoss, seed: int, truth: jax.Array, fields: jax.Array) -> jax.Array:
     return loss.gradient(channel.sample(jax.random.key(seed), truth), fields)[1]
 

@@ -1,9 +1,8 @@
 """Full-batch descent."""
 
-import equinox as eqx
-
 from limitlab.algorithms.descent.base import check_descent_rule
 from limitlab.algorithms.descent.rule import AbstractDescentRule
+from limitlab.modules import field
 
 __all__ = ["GradientDescent"]
 
@@ -15,9 +14,9 @@ class GradientDescent(AbstractDescentRule):
     """
 
     learning_rate: float
-    spherical: bool = eqx.field(static=True, default=True)
+    spherical: bool = field(static=True, default=True)
     penalty: float = 0.0
-    fresh: bool = eqx.field(static=True, default=False)
+    fresh: bool = field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)

@@ -1,9 +1,8 @@
 """Descent with thermal noise."""
 
-import equinox as eqx
-
 from limitlab.algorithms.descent.base import check_descent_rule
 from limitlab.algorithms.descent.rule import AbstractDescentRule
+from limitlab.modules import field
 from limitlab.numerics.checks import check_number
 
 __all__ = ["Langevin"]
@@ -17,9 +16,9 @@ class Langevin(AbstractDescentRule):
 
     learning_rate: float
     temperature: float
-    spherical: bool = eqx.field(static=True, default=True)
+    spherical: bool = field(static=True, default=True)
     penalty: float = 0.0
-    fresh: bool = eqx.field(static=True, default=False)
+    fresh: bool = field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)

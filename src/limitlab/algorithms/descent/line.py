@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_set, replica_key, 
 from limitlab.algorithms.descent.curvature import warn_if_unstable
 from limitlab.algorithms.descent.step import START, Course, Nature, begin, descend
 from limitlab.algorithms.settings.fixed_data import Descent
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.numerics.linalg import on_sphere
 from limitlab.numerics.machine import Memory, blank
@@ -144,7 +144,7 @@ def start_line(setting: Descent, course: Course, key: jax.Array, n: int, d: int)
     return _start(*nature, course, traced(setting.start), key, n, d)
 
 
-@eqx.filter_jit
+@filter_jit
 def _start(inputs, teacher, channel, course: Course, start, key, n: int, d: int) -> tuple[DataSet, Run]:
     data = draw_set(inputs, teacher, channel, jax.random.fold_in(key, DRAW), n, d)
     key = jax.random.fold_in(key, RUN)
@@ -152,7 +152,7 @@ def _start(inputs, teacher, channel, course: Course, start, key, n: int, d: int)
     return data, begin(course, w, data, key)
 
 
-@eqx.filter_jit
+@filter_jit
 def _look(course: Course, data: DataSet, key: jax.Array, w: Any, step: Any) -> dict[str, jax.Array]:
     d, now = w.shape[0], course.samples(data, key, step)
     return {

@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.algorithms.descent.rule import AbstractDescentRule
+from limitlab.modules import AbstractVar
 from limitlab.numerics.checks import check_choice, check_number
 
 __all__ = ["AbstractMaskedDescent", "check_mask", "mask_scale", "uniform"]
@@ -38,8 +38,8 @@ def check_mask(rule: "AbstractMaskedDescent") -> None:
 class AbstractMaskedDescent(AbstractDescentRule):
     """A share b of the samples at a time, each with probability b at step 0."""
 
-    batch_fraction: eqx.AbstractVar[float]
-    scale: eqx.AbstractVar[str]
+    batch_fraction: AbstractVar[float]
+    scale: AbstractVar[str]
     masked: ClassVar[bool] = True
 
     @property

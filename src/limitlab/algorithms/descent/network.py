@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from limitlab.algorithms.one_pass.base import check_start
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
+from limitlab.compiled import filter_jit
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
 from limitlab.states.committee import CommitteeView, overlap_variables
@@ -131,7 +131,7 @@ def start_network(setting: NetworkDescent, course: Course, key: jax.Array, n: in
     return Replica(data, _begin(course, parameters, data, own), view)
 
 
-@eqx.filter_jit
+@filter_jit
 def _weights(parts: OnePass, draw: jax.Array, own: jax.Array, d: int, spherical: bool) -> tuple[Any, Any]:
     """Parameters of the student at step 0, and the weights of the teacher."""
     teacher, start, frame = parts.teacher, jax.random.fold_in(own, START), jax.random.fold_in(own, FRAME)
@@ -142,11 +142,11 @@ def _weights(parts: OnePass, draw: jax.Array, own: jax.Array, d: int, spherical:
     return (parts.student.on_sphere(parameters) if spherical else parameters), weights
 
 
-_draw = eqx.filter_jit(draw_labels)
-_begin = eqx.filter_jit(begin)
+_draw = filter_jit(draw_labels)
+_begin = filter_jit(begin)
 
 
-@eqx.filter_jit
+@filter_jit
 def _train_loss(course: Course, data: DataSet, key: jax.Array, parameters: Any, step: jax.Array) -> jax.Array:
     now = course.samples(data, key, step)
     return jnp.mean(course.loss.value(now.y, course.student.output(parameters, now.X)))

@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 
 from limitlab.algorithms.descent.base import check_descent_rule
 from limitlab.algorithms.descent.masked import AbstractMaskedDescent, check_mask, mask_scale, uniform
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_number
 
 __all__ = ["PersistentSGD"]
@@ -38,10 +38,10 @@ class PersistentSGD(AbstractMaskedDescent):
     learning_rate: float
     batch_fraction: float
     persistence_time: float
-    spherical: bool = eqx.field(static=True, default=True)
+    spherical: bool = field(static=True, default=True)
     penalty: float = 0.0
-    scale: str = eqx.field(static=True, converter=mask_scale, default="1/b")
-    fresh: bool = eqx.field(static=True, default=False)
+    scale: str = field(static=True, converter=mask_scale, default="1/b")
+    fresh: bool = field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)

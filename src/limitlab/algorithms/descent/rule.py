@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import equinox as eqx
-
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.descent.line import line_memory, run_line
 from limitlab.algorithms.descent.network import network_memory, run_network
 from limitlab.algorithms.descent.wide import run_wide, wide_memory
 from limitlab.algorithms.settings.fixed_data import Descent, NetworkDescent, WideDescent, fitting
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.machine import Memory
 from limitlab.states.request import Request, Seen
@@ -17,12 +16,12 @@ from limitlab.states.request import Request, Seen
 __all__ = ["AbstractDescentRule", "Programme"]
 
 
-class Programme(eqx.Module):
+class Programme(Module):
     """A setting, the function that runs it, (who asks, setting, request) -> what was seen, and what that takes."""
 
     setting: Any
-    run: Callable[[str, Any, Request], Seen] = eqx.field(static=True)
-    memory: Callable[[Any, Request], Memory] = eqx.field(static=True)
+    run: Callable[[str, Any, Request], Seen] = field(static=True)
+    memory: Callable[[Any, Request], Memory] = field(static=True)
 
 
 class AbstractDescentRule(AbstractDescent):

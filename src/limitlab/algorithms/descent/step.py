@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,8 @@ import numpy as np
 from limitlab.algorithms.data import DataSet, draw_labels
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.loop import march
+from limitlab.compiled import filter_jit
+from limitlab.modules import Module, field
 from limitlab.numerics.random import normal
 from limitlab.problems.base import AbstractInputs, AbstractStudent, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel
@@ -34,7 +35,7 @@ LONGEST = 2.0  # of a step on the sphere, in units of its radius: the diameter
 MASK, HEAT, START, FRAME, LOOK, FRESH = range(6)  # streams of random numbers of one run
 
 
-class Nature(eqx.Module):
+class Nature(Module):
     """Where samples come from."""
 
     inputs: AbstractInputs
@@ -42,7 +43,7 @@ class Nature(eqx.Module):
     channel: AbstractChannel
 
 
-class Course(eqx.Module):
+class Course(Module):
     """Who learns by which rule from which loss; ``watched``: one direction, and when it finds the teacher's is kept.
 
     ``nature`` is for rules that take new samples at every step.
@@ -51,7 +52,7 @@ class Course(eqx.Module):
     rule: AbstractDescent
     loss: AbstractLoss
     student: AbstractStudent
-    watched: bool = eqx.field(static=True, default=False)
+    watched: bool = field(static=True, default=False)
     nature: Nature | None = None
 
     def samples(self, data: DataSet, key: jax.Array, step: jax.Array) -> DataSet:
@@ -62,12 +63,12 @@ class Course(eqx.Module):
         return draw_labels(self.nature.inputs, self.nature.teacher, data.teacher, self.nature.channel, key, n, d)
 
 
-class Learning(eqx.Module):
+class Learning(Module):
     """Parameters of the student, the batch (n,), and the step at which the teacher was found (or -1)."""
 
     parameters: Any
     mask: jax.Array
-    found: jax.Array = eqx.field(converter=whole)
+    found: jax.Array = field(converter=whole)
 
 
 def begin(course: Course, parameters: Any, data: DataSet, key: jax.Array) -> Run:
@@ -137,7 +138,7 @@ def _hits(course: Course, parameters: Any, data: DataSet) -> jax.Array:
     return cosine(parameters, data.teacher) > COSINE.threshold
 
 
-@eqx.filter_jit
+@filter_jit
 def _advance(course: Course, data: DataSet, key, run: Run, first, last) -> Run:
     step = partial(descent_step, course, data, key)
     return jax.lax.fori_loop(first, last, lambda k, r: step(r, k), run)

@@ -2,10 +2,9 @@
 
 from typing import ClassVar
 
-import equinox as eqx
-
 from limitlab.algorithms.descent.base import check_descent_rule
 from limitlab.algorithms.descent.masked import AbstractMaskedDescent, check_mask, mask_scale, uniform
+from limitlab.modules import field
 
 __all__ = ["StochasticGD"]
 
@@ -26,10 +25,10 @@ class StochasticGD(AbstractMaskedDescent):
 
     learning_rate: float
     batch_fraction: float
-    spherical: bool = eqx.field(static=True, default=True)
+    spherical: bool = field(static=True, default=True)
     penalty: float = 0.0
-    scale: str = eqx.field(static=True, converter=mask_scale, default="1/b")
-    fresh: bool = eqx.field(static=True, default=False)
+    scale: str = field(static=True, converter=mask_scale, default="1/b")
+    fresh: bool = field(static=True, default=False)
 
     def __check_init__(self):
         check_descent_rule(self)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_co
 from limitlab.algorithms.descent.step import START
 from limitlab.algorithms.loop import march
 from limitlab.algorithms.settings.fixed_data import PhaseData, WideDescent
+from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
 from limitlab.numerics.machine import Memory, one_thread
 from limitlab.numerics.trees import traced
@@ -130,7 +130,7 @@ def draw_instance(by: str, setting: PhaseData, d: int, seed: int, replica: int) 
     return Instance(X, y if setting.squared else np.square(y), w)
 
 
-@eqx.filter_jit
+@filter_jit
 def _draw(inputs, teacher, channel, key, n: int, d: int):
     return draw_set(inputs, teacher, channel, jax.random.fold_in(key, DRAW), n, d)
 
@@ -140,7 +140,7 @@ def draw_weights(setting: WideDescent, d: int, seed: int, replica: int, width: i
     return np.asarray(_weights(traced(setting.start), replica_key(seed, replica), width, d))
 
 
-@eqx.filter_jit
+@filter_jit
 def _weights(start, key, m: int, d: int):
     return start.weights(jax.random.fold_in(jax.random.fold_in(key, RUN), START), m, d, None)
 
@@ -213,7 +213,7 @@ def descend(
     return Descended(told, "ok" if alive else "diverged", last if alive else died)
 
 
-@eqx.filter_jit
+@filter_jit
 def _advance(X: jax.Array, b: jax.Array, eps: jax.Array, run: Run, first: jax.Array, last: jax.Array) -> Run:
     def step(k, run):
         H = X @ run.state

@@ -3,7 +3,6 @@
 import warnings
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from limitlab._setup import double
 from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.gamp.iteration import FLOOR, Model, begin, converge, gather, settle
 from limitlab.algorithms.gamp.starts import check_start, start_from
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.numerics.checks import check_seed
 from limitlab.numerics.trees import traced
@@ -276,15 +276,15 @@ def _makes(channel: Any, label: float) -> bool:
     return True
 
 
-_start = eqx.filter_jit(start_from)
+_start = filter_jit(start_from)
 
 
-@eqx.filter_jit
+@filter_jit
 def _mean_label(channel, w, V):
     return channel.mean_label(w, V)
 
 
-@eqx.filter_jit
+@filter_jit
 def _probabilities(channel, w, V):
     plus, minus = (jnp.exp(channel.output(jnp.full_like(w, sign), w, V).log_z) for sign in (1.0, -1.0))
     return jnp.stack([minus, plus], axis=-1)

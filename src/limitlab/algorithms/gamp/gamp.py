@@ -2,12 +2,11 @@
 
 from typing import ClassVar
 
-import equinox as eqx
-
 from limitlab.algorithms.gamp.matrix import matrix_memory, run_matrix
 from limitlab.algorithms.gamp.trajectories import gamp_memory, run_gamp
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.algorithms.settings.multi_index import MultiGLM, several
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import plain
@@ -53,10 +52,10 @@ class GAMP(AbstractAlgorithm):
     reference: ClassVar[tuple[str, ...]] = ("rangan2011generalized",)
 
     damping: float = 0.0
-    iterations: int = eqx.field(static=True, converter=plain, default=50)
+    iterations: int = field(static=True, converter=plain, default=50)
     tolerance: float = 1e-6
-    variances: str = eqx.field(static=True, default="scalar")
-    precision: str = eqx.field(static=True, default="float64")
+    variances: str = field(static=True, default="scalar")
+    precision: str = field(static=True, default="float64")
 
     def __check_init__(self):
         check_number("GAMP", "damping", self.damping, low=0, high=1, open_high=True, remedy="Use 0 <= damping < 1.")

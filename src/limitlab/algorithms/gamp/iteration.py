@@ -35,10 +35,10 @@ shorter steps (``LONGEST``): its first ones, while the variances are still those
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.compiled import filter_jit
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
 
@@ -228,7 +228,7 @@ def settle(model: Model, data: Data, start: Iterated, tolerance, iterations: int
     return run._replace(steps=jnp.asarray(made))
 
 
-@eqx.filter_jit
+@filter_jit
 def converge(model: Model, data: Data, run: Iterated, damping, tolerance, iterations, longest: Any = 1.0) -> Iterated:
     """Iterate until a fixed point is reached to ``tolerance``, the run diverges, or ``iterations`` are made.
 

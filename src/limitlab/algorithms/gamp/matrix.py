@@ -11,7 +11,6 @@ made of one or two signs, and else a sum over nodes.
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,7 @@ from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_co
 from limitlab.algorithms.gamp.output import HELD, MatrixOutput, output_of
 from limitlab.algorithms.gamp.predictions import prediction_errors
 from limitlab.algorithms.settings.multi_index import MultiGLM
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import traced
@@ -84,7 +84,7 @@ def _signs(A, B):
     return a, second - a.T @ a / len(B)
 
 
-@eqx.filter_jit
+@filter_jit
 def _trajectories(nature, output, start, keys, damping, sizes):
     """Of each key, one after the other: M, Q and the soundness at the start and after each iteration."""
     return jax.lax.map(lambda key: _trajectory(nature, output, start, key, damping, sizes), keys)

@@ -4,12 +4,12 @@ import functools
 import itertools
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import AccuracyWarning
+from limitlab.modules import Module, field, tree_at
 from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.numerics.quadrants import SIGNS, sectors
 from limitlab.problems.links.base import AbstractLink
@@ -42,17 +42,17 @@ class Nodes(NamedTuple):
     p: Any
 
 
-class MatrixOutput(eqx.Module):
+class MatrixOutput(Module):
     """The output function of a link: by sign patterns (their values), or by nodes; ``few`` of them for mean labels."""
 
-    link: AbstractLink = eqx.field(static=True)
-    sides: tuple[float, float] | None = eqx.field(static=True)
+    link: AbstractLink = field(static=True)
+    sides: tuple[float, float] | None = field(static=True)
     patterns: Any
-    real: tuple[int, ...] = eqx.field(static=True)
+    real: tuple[int, ...] = field(static=True)
     nodes: Any
     few: Any
     variance: Any
-    two: bool = eqx.field(static=True)
+    two: bool = field(static=True)
 
     def likelihood(self, y: Any, v: Any, xp: Any = jnp) -> Any:
         """P(y|v), up to a factor that does not depend on v, for values v (..., n) along the last axis."""
@@ -182,7 +182,7 @@ def output_of(link: AbstractLink, width: int, variance: float) -> MatrixOutput:
         few = _grid(real, FEW)[1:]
     output = MatrixOutput(mean, sides, None, real, None, few, noise, two)
     nodes = _best(output, link, real, width)
-    return eqx.tree_at(lambda one: one.nodes, output, (nodes.u, nodes.p), is_leaf=lambda x: x is None)
+    return tree_at(lambda one: one.nodes, output, (nodes.u, nodes.p), is_leaf=lambda x: x is None)
 
 
 def _best(output: MatrixOutput, link: AbstractLink, real: tuple[int, ...], width: int) -> Nodes:

@@ -6,12 +6,12 @@ is known twice: as it is, and as the estimate believes (z ~ N(omega, V)). The er
 
 import itertools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.gamp.output import MatrixOutput
+from limitlab.compiled import filter_jit
 from limitlab.numerics.gauss.rules import sobol_points
 
 __all__ = ["prediction_errors"]
@@ -53,7 +53,7 @@ def _nodes(K: int) -> tuple[np.ndarray, np.ndarray]:
     return u, p / p.sum()
 
 
-@eqx.filter_jit
+@filter_jit
 def _errors(output: MatrixOutput, nodes, points: tuple, binary: bool):
     u, p = nodes
 

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_co
 from limitlab.algorithms.gamp.iteration import Iterated, Model, begin, gather, iterate
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.algorithms.settings.fixed_data import GLM
+from limitlab.compiled import filter_jit
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import as_array, traced
 from limitlab.states.request import Request, Seen
@@ -129,7 +129,7 @@ def _mirrored(m: np.ndarray, q: np.ndarray) -> np.ndarray:
     return m[best, np.arange(m.shape[1])] < 0
 
 
-@eqx.filter_jit
+@filter_jit
 def _trajectories(nature, start, seed, replicas, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:
     """`_trajectory` of each replica, one after the other: a matrix is drawn, used and dropped."""
     return jax.lax.map(lambda r: _trajectory(nature, start, replica_key(seed, r), damping, sizes), replicas)
@@ -163,7 +163,7 @@ def label_errors(channel, m: np.ndarray, q: np.ndarray, V: np.ndarray, rho: np.n
     return errors.reshape(np.shape(m))
 
 
-@eqx.filter_jit
+@filter_jit
 def _label_errors(channel, points: jax.Array, count: jax.Array) -> jax.Array:
     """The first ``count`` of a block: one program for any number of points, and no work for those that are not."""
 

@@ -12,7 +12,6 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,9 @@ from limitlab.algorithms.loop import Steps, advance, march
 from limitlab.algorithms.one_pass.chain import overlaps_drawn, overlaps_moved
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import AbstractVar
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.machine import Memory, blank
@@ -54,7 +55,7 @@ class Stage(NamedTuple):
 class AbstractOnePass(AbstractAlgorithm):
     """What the rules with a fresh sample at every step share: everything but `move`."""
 
-    learning_rate: eqx.AbstractVar[float]
+    learning_rate: AbstractVar[float]
     takes: ClassVar[str] = "a fresh sample (or batch) at every step"
     clock_words: ClassVar[str] = "t = γ·step/(p·d)"
     in_portions: ClassVar[bool] = True
@@ -195,7 +196,7 @@ def _heat(student: Any, key: jax.Array, count: int) -> Any:
     return jax.tree.unflatten(structure, [normal(k, (count, *x.shape)) for k, x in zip(keys, leaves, strict=True)])
 
 
-@eqx.filter_jit
+@filter_jit
 def begin(setting: OnePass, rule: AbstractOnePass, d: Any, seed: Any, replicas: jax.Array, representation: str) -> Any:
     """Replicas at time 0: learners, or the overlaps of committees."""
 

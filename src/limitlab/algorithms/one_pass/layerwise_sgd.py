@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,8 @@ import numpy as np
 from limitlab.algorithms.checks import check_rate
 from limitlab.algorithms.one_pass.base import AbstractOnePass, Stage
 from limitlab.algorithms.one_pass.setting import OnePass
+from limitlab.compiled import filter_jit
+from limitlab.modules import field, tree_at
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.trees import plain
 from limitlab.problems.base import Pace
@@ -44,10 +45,10 @@ class LayerwiseSGD(AbstractOnePass):
     learning_rate: float
     switch_time: float
     penalty: float | None = None
-    batch_size: int = eqx.field(static=True, converter=plain, default=1)
+    batch_size: int = field(static=True, converter=plain, default=1)
     second_layer_rate: float = 1.0
-    interacting: bool = eqx.field(static=True, default=True)
-    ridge_samples: int = eqx.field(static=True, converter=plain, default=10000)
+    interacting: bool = field(static=True, default=True)
+    ridge_samples: int = field(static=True, converter=plain, default=10000)
 
     def __check_init__(self):
         check_rate(self)
@@ -96,9 +97,9 @@ class _Layer(AbstractOnePass):
 
     learning_rate: Any
     second_layer_rate: Any
-    batch_size: int = eqx.field(static=True)
-    first: bool = eqx.field(static=True)
-    interacting: bool = eqx.field(static=True)
+    batch_size: int = field(static=True)
+    first: bool = field(static=True)
+    interacting: bool = field(static=True)
 
     def pull(self, setting, y, f):
         return setting.loss.gradient(y, f if self.interacting else jnp.zeros_like(f))[0]
@@ -115,7 +116,7 @@ class _Layer(AbstractOnePass):
         return Learner(jax.tree.map(moved, net, gradient, pace), state.teacher)
 
 
-@eqx.filter_jit
+@filter_jit
 def ridge_second_layer(penalty: jax.Array, samples: int, setting: OnePass, d: int, run: Run, keys: jax.Array) -> Run:
     r"""The second layer set to the ridge fit on fresh samples,
 
@@ -131,7 +132,7 @@ def ridge_second_layer(penalty: jax.Array, samples: int, setting: OnePass, d: in
         return jnp.where(alive, _ridge(penalty, samples, setting, d, state, key), state.student.a)
 
     a = jax.lax.map(one, (run.state, run.alive, keys))
-    return eqx.tree_at(lambda r: r.state.student.a, run, a)
+    return tree_at(lambda r: r.state.student.a, run, a)
 
 
 def _ridge(penalty: jax.Array, n: int, setting: OnePass, d: int, state: Learner, key: jax.Array) -> jax.Array:

@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.algorithms.checks import check_rate
 from limitlab.algorithms.one_pass.base import AbstractOnePass
+from limitlab.modules import field
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.trees import plain
 from limitlab.states.run import Learner
@@ -32,7 +32,7 @@ class Momentum(AbstractOnePass):
 
     learning_rate: float
     momentum: float
-    batch_size: int = eqx.field(static=True, converter=plain, default=1)
+    batch_size: int = field(static=True, converter=plain, default=1)
     second_layer_rate: float = 1.0
 
     def __check_init__(self):

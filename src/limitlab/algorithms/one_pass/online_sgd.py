@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +9,7 @@ from limitlab.algorithms.checks import check_rate
 from limitlab.algorithms.one_pass.base import AbstractOnePass
 from limitlab.algorithms.one_pass.schedules import AbstractSchedule
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.trees import is_zero, plain
 from limitlab.states.run import Learner
@@ -39,8 +39,8 @@ class OnlineSGD(AbstractOnePass):
     chained: ClassVar[bool] = True
 
     learning_rate: float
-    spherical: bool = eqx.field(static=True, default=False)
-    batch_size: int = eqx.field(static=True, converter=plain, default=1)
+    spherical: bool = field(static=True, default=False)
+    batch_size: int = field(static=True, converter=plain, default=1)
     second_layer_rate: float = 1.0
     weight_decay: float = 0.0
     temperature: float = 0.0

@@ -7,13 +7,13 @@ at constant speed, on the clock :math:`\Xi(t) = \int_0^t \xi`, and that is how l
 from abc import abstractmethod
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.rules import legendre
 from limitlab.problems.part import Part
@@ -69,7 +69,7 @@ class PowerSchedule(AbstractSchedule):
 class CustomSchedule(AbstractSchedule):
     r"""A ``jax.numpy`` function :math:`\xi(t) \ge 0` of the user's, finite from t = 0 on; from Python only."""
 
-    function: Callable = eqx.field(static=True)
+    function: Callable = field(static=True)
 
     @double
     def __check_init__(self):

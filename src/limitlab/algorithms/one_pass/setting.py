@@ -7,10 +7,10 @@ r"""What one-pass learning needs to run: samples, a network that answers, a loss
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 
 from limitlab.algorithms.checks import check_fresh
+from limitlab.modules import Module, field
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs, AbstractStudent, AbstractTeacher
@@ -34,7 +34,7 @@ class Sample(NamedTuple):
     heat: Any
 
 
-class Committees(eqx.Module):
+class Committees(Module):
     """A committee that learns another one."""
 
     student: Committee
@@ -42,7 +42,7 @@ class Committees(eqx.Module):
     channel: Any
 
 
-class OnePass(eqx.Module):
+class OnePass(Module):
     """The parts of a problem that a fresh sample at every step needs; ``clean``: noise adds, and errors are squared."""
 
     inputs: AbstractInputs
@@ -51,7 +51,7 @@ class OnePass(eqx.Module):
     student: AbstractStudent
     loss: AbstractLoss
     start: AbstractStart
-    clean: bool = eqx.field(static=True)
+    clean: bool = field(static=True)
 
     @classmethod
     def of(cls, problem: Problem, asked: Asked) -> "OnePass":

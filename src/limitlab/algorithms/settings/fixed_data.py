@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -16,6 +15,7 @@ from limitlab.algorithms.checks import check_flat, check_no_features, check_norm
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.errors import InputError, LimitUndefinedError
+from limitlab.modules import Module
 from limitlab.numerics.trees import as_array
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs, AbstractTeacher
@@ -56,7 +56,7 @@ def fitting(parse: Callable[[Problem, Asked], S], problem: Problem) -> S | None:
         return None
 
 
-class _OneDirection(eqx.Module):
+class _OneDirection(Module):
     """A single-index teacher and its data set: what all settings of one direction share."""
 
     problem: Problem
@@ -240,7 +240,7 @@ class Descent(_OneDirection):
         return cls(problem, teacher, ratio, rule, loss, start)
 
 
-class NetworkDescent(eqx.Module):
+class NetworkDescent(Module):
     """Descent of any student on a data set of any inputs, teacher, channel and loss: all that a run needs.
 
     A student that is left out is one linear unit.

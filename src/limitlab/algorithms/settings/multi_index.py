@@ -2,9 +2,8 @@
 
 from typing import Self
 
-import equinox as eqx
-
 from limitlab.algorithms.checks import check_flat, check_no_features, check_normal
+from limitlab.modules import Module, field
 from limitlab.problems.asked import Asked
 from limitlab.problems.links import AbstractLink
 from limitlab.problems.links.labels import real_valued
@@ -24,12 +23,12 @@ def several(problem: Problem) -> bool:
     return isinstance(problem.teacher, MultiIndex)
 
 
-class MultiGLM(eqx.Module):
+class MultiGLM(Module):
     """A multi-index teacher, its link behind the channel, noise that is added to it, and n = alpha d samples."""
 
     problem: Problem
     teacher: MultiIndex
-    link: AbstractLink = eqx.field(static=True)
+    link: AbstractLink = field(static=True)
     ratio: float
     variance: float
 

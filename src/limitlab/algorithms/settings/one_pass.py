@@ -6,12 +6,12 @@ order. `of` asks for them one after the other and says in words what is missing.
 
 from typing import Any, NamedTuple, Self
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.checks import check_fresh, check_normal, check_normal_fields
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
+from limitlab.modules import Module, tree_at
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs
 from limitlab.problems.channels import GaussianNoise
@@ -28,7 +28,7 @@ __all__ = ["CommitteeOnePass", "LabelledOnePass", "SparseOnePass", "committee_pa
 SEE = "Other rules have other limits; see limits(problem)."
 
 
-class SquareOnePass(eqx.Module):
+class SquareOnePass(Module):
     """The parts of one-pass SGD with the square loss. Fresh samples at every step: there is no sample ratio."""
 
     inputs: AbstractInputs
@@ -77,7 +77,7 @@ class CommitteeOnePass(SquareOnePass):
 
     def from_anywhere(self) -> Self:
         """The motion without its start: compiled once, it serves them all."""
-        return eqx.tree_at(lambda setting: setting.start, self, AbstractStart())
+        return tree_at(lambda setting: setting.start, self, AbstractStart())
 
 
 class CommitteeParts(NamedTuple):

@@ -2,12 +2,12 @@
 
 from typing import Any, Self
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.checks import check_fresh
 from limitlab.algorithms.one_pass.online_sgd import OnlineSGD
 from limitlab.algorithms.settings.one_pass import SEE, CommitteeOnePass, committee_parts
+from limitlab.modules import Module
 from limitlab.numerics.trees import as_array
 from limitlab.problems.asked import Asked
 from limitlab.problems.base import AbstractInputs, AbstractTeacher
@@ -38,7 +38,7 @@ class SpectralCommittee(CommitteeOnePass):
         return cls(*parts)
 
 
-class LinearOnePass(eqx.Module):
+class LinearOnePass(Module):
     """One linear unit that learns one direction through any channel, by any convex loss with a gradient."""
 
     problem: Problem

@@ -15,11 +15,11 @@ with R the excess risk and X, Y the diagonal of Omega A Omega and Omega A Omega 
 import math
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.analysis.exits.formulas import Plateau, plateau_of
 from limitlab.analysis.exits.ode import flow
+from limitlab.modules import Module, field
 from limitlab.numerics.machine import relieve
 from limitlab.problems.problem import Problem
 from limitlab.text import Record
@@ -30,7 +30,7 @@ __all__ = ["AsymptoticRisk", "asymptotic_risk"]
 GRID = 4001  # values of q between which roots are looked for
 
 
-class AsymptoticRisk(Record, eqx.Module):
+class AsymptoticRisk(Record, Module):
     """The risk at the end (floor Delta/2 included); ``float(risk)`` is its ``value``.
 
     ``excess`` is value - Delta/2; ``overlap`` is |m_j|, ``mutual`` is |Q_jl|; ``learned`` is False on the
@@ -42,7 +42,7 @@ class AsymptoticRisk(Record, eqx.Module):
     overlap: float
     mutual: float
     learned: bool
-    note: str = eqx.field(static=True)
+    note: str = field(static=True)
 
     def __float__(self) -> float:
         return self.value

@@ -9,10 +9,10 @@ batch size),
 near m = 0, Q = I (Arnaboldi et al. 2023, arXiv 2305.18502).
 """
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.modules import Module, field
 from limitlab.numerics.machine import Memory, check_memory
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
@@ -22,10 +22,10 @@ from limitlab.verbs import verb
 __all__ = ["Plateau", "plateau", "plateau_in", "plateau_of", "unit_rate"]
 
 
-class Plateau(Record, eqx.Module):
+class Plateau(Record, Module):
     """The numbers that rule the escape: width p, Gamma = gamma/(p B), label noise Delta."""
 
-    width: int = eqx.field(static=True)
+    width: int = field(static=True)
     Gamma: float
     variance: float
 

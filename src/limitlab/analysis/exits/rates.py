@@ -6,10 +6,9 @@ is best.
 
 import math
 
-import equinox as eqx
-
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.analysis.exits.formulas import Plateau, plateau_in, unit_rate
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
@@ -29,7 +28,7 @@ __all__ = [
 ALIGNED = 1 / 6  # Gamma above which a common displacement from the teacher grows (no label noise)
 
 
-class OptimalRate(Record, eqx.Module):
+class OptimalRate(Record, Module):
     """The rate that leaves the plateau with the fewest samples; ``float(rate)`` is its ``value``.
 
     ``prefactor`` is that of n = prefactor * d * log(...). ``learns`` is False where the full equations at
@@ -42,13 +41,13 @@ class OptimalRate(Record, eqx.Module):
     escape: float
     learning: float
     learns: bool
-    note: str = eqx.field(static=True)
+    note: str = field(static=True)
 
     def __float__(self) -> float:
         return self.value
 
 
-class CriticalRate(Record, eqx.Module):
+class CriticalRate(Record, Module):
     """Rates at which the behaviour changes; ``float(rate)`` is the ``learning`` bound.
 
     Attributes
@@ -64,13 +63,13 @@ class CriticalRate(Record, eqx.Module):
     escape: float
     learning: float
     sharp: bool
-    note: str = eqx.field(static=True)
+    note: str = field(static=True)
 
     def __float__(self) -> float:
         return self.learning
 
 
-class Gain(Record, eqx.Module):
+class Gain(Record, Module):
     """Samples needed at width 1 over samples needed at this width, prefactors of d log(...) only.
 
     ``at_optimum`` compares the optimal rates of both (Arnaboldi et al. 2023: (12 + Delta)/(2 + Delta) as the
@@ -81,7 +80,7 @@ class Gain(Record, eqx.Module):
     variance: float
     at_optimum: float
     attainable: float
-    note: str = eqx.field(static=True)
+    note: str = field(static=True)
 
     def __float__(self) -> float:
         return self.attainable

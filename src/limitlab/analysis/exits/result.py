@@ -1,13 +1,12 @@
 """The result of an exit-time question."""
 
-import equinox as eqx
-
+from limitlab.modules import Module, field
 from limitlab.text import Record
 
 __all__ = ["ExitTime"]
 
 
-class ExitTime(Record, eqx.Module):
+class ExitTime(Record, Module):
     """An exit time and what it is worth.
 
     Attributes
@@ -30,8 +29,8 @@ class ExitTime(Record, eqx.Module):
     stderr: float
     fraction_reached: float
     threshold: float
-    formula: str = eqx.field(static=True)
-    note: str = eqx.field(static=True, default="")
+    formula: str = field(static=True)
+    note: str = field(static=True, default="")
 
     @property
     def reached(self) -> bool:

@@ -2,12 +2,12 @@ r"""The free-entropy landscape of a generalised linear model."""
 
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import GLM
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Points, curve, stable_states
 from limitlab.numerics.machine import relieve
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["fixed_points", "free_entropy"]
 
 
-@eqx.filter_jit
+@filter_jit
 def _landscape(prior, channel, alpha, m):
     """f_RS(m) = inf_A f_RS(m, A): A solves m_w(A) = m, by bisection in log A."""
     rho = jnp.asarray(prior.second_moment, float)

@@ -5,13 +5,13 @@ r"""The best penalty of a convex fit, and when its labels are separable.
 
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import ConvexFit
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.macro.erm.erm_asymptotics import solve_erm
 from limitlab.macro.erm.separability import separability_ratio
+from limitlab.modules import Module, field
 from limitlab.numerics.machine import relieve
 from limitlab.problems.asked import Asked
 from limitlab.problems.channels.base import AbstractChannel
@@ -32,7 +32,7 @@ TO_INFINITY = "The error falls all the way to an infinite penalty."
 TO_ZERO = "The error falls all the way to no penalty."
 
 
-class OptimalPenalty(Record, eqx.Module):
+class OptimalPenalty(Record, Module):
     """The penalty of least generalisation error.
 
     Attributes
@@ -50,7 +50,7 @@ class OptimalPenalty(Record, eqx.Module):
     penalty: float
     generalisation_error: float
     within: tuple[float, float]
-    note: str = eqx.field(static=True, default="")
+    note: str = field(static=True, default="")
 
     def __float__(self) -> float:
         return self.penalty

@@ -11,12 +11,12 @@ import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, at_infinity, make_data, risk, seen
 from limitlab.macro.mixtures.radial_flow import RadialFlow
@@ -57,7 +57,7 @@ class OptimalityGap(NamedTuple):
     _repr_html_ = html_record
 
 
-@eqx.filter_jit
+@filter_jit
 def _average_units(law: RadialData, r):
     return seen(law, RadialUnits(jnp.ones(len(r)), jnp.zeros(len(r)), r[:, None]))[0].value
 

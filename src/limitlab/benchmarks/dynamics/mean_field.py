@@ -2,13 +2,13 @@
 
 import time
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import limitlab as ll
 from limitlab.benchmarks.table import Table, best, run, together
+from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull
 from limitlab.macro.mixtures.start import Units
 
@@ -31,7 +31,7 @@ def bare_products(z, theta):
     return jax.lax.scan(lambda total, piece: (total + (theta @ piece.T) @ piece, None), jnp.zeros_like(theta), z)[0]
 
 
-@eqx.filter_jit
+@filter_jit
 def gradient(field: SampleField, cloud: Units) -> Units:
     return sample_pull(field, cloud)
 

@@ -4,7 +4,6 @@ import resource
 import time
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from limitlab.algorithms.loop import advance
 from limitlab.algorithms.one_pass.base import begin, stepper
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.benchmarks.table import Table, best, run, together
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import drift, flow
 from limitlab.numerics.linalg import gram_factor
@@ -178,7 +178,7 @@ def wide_right_hand_sides(table: Table) -> None:
         p, k = 50, 2
         setting = CommitteeOnePass.of(committee(activation, p, k), ASKED)
         sums, start, live = error_sum(setting), limit_overlaps(setting), as_arrays(setting)
-        call = eqx.filter_jit(lambda o, sums=sums, live=live: drift(live, sums, o))
+        call = filter_jit(lambda o, sums=sums, live=live: drift(live, sums, o))
         seconds = best(lambda call=call, start=start: call(start).Q, repeats=3)
         used = call.lower(start).compile().compiled.memory_analysis().temp_size_in_bytes
         table.add(f"right-hand side, {activation}, p = 50, k = 2", f"{1e3 * seconds:.1f} ms, {used / 2**20:.0f} MiB")

@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import limitlab as ll
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import drift
 from limitlab.numerics.trees import as_arrays
@@ -54,7 +54,7 @@ def side(activation: str, p: int, k: int):
     start = Overlaps(G[:p, :p], G[:p, p:], G[p:, p:], jnp.asarray(rng.normal(size=p)))
     sums, live = error_sum(setting), as_arrays(setting)
     began = time.process_time()
-    call = eqx.filter_jit(lambda o: drift(live, sums, o)).lower(start).compile()
+    call = filter_jit(lambda o: drift(live, sums, o)).lower(start).compile()
     compiled = time.process_time() - began
     used = call.compiled.memory_analysis().temp_size_in_bytes / 2**20
     return lambda: jax.block_until_ready(call(start)), compiled, used

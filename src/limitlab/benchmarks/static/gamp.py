@@ -1,6 +1,5 @@
 """Speed of message passing, as ratios in one run. Compile time is not counted."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -10,13 +9,14 @@ from limitlab.algorithms.gamp.iteration import Model, begin, gather
 from limitlab.algorithms.gamp.iteration import iterate as passes
 from limitlab.algorithms.gamp.trajectories import _trajectories
 from limitlab.benchmarks.table import Table, run, together
+from limitlab.compiled import filter_jit
 from limitlab.numerics.random import normal
 from limitlab.numerics.trees import traced
 
 D, ALPHA, ITERATIONS = 4000, 2, 5
 
 
-@eqx.filter_jit
+@filter_jit
 def iterate(model, data, run):
     return passes(model, data, run, jnp.asarray(0.0), ITERATIONS, lambda s: jnp.mean(s.v))[1]
 
@@ -35,7 +35,7 @@ def iteration(table: Table, precision: str, variances: str, channel) -> None:
     model = Model(*traced((ll.GaussianPrior(), channel)))
     dtype = jnp.dtype(precision)
     n = ALPHA * D
-    draw = eqx.filter_jit(draw_set)(
+    draw = filter_jit(draw_set)(
         ll.Gaussian(), ll.SingleIndex(model.prior), model.channel, jax.random.key(0), n, D, dtype
     )
     data = gather(draw.X, draw.y, variances, scale=1.0)

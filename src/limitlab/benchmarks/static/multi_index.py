@@ -3,7 +3,6 @@
 import time
 import warnings
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from limitlab.algorithms.gamp.matrix import MatrixState
 from limitlab.algorithms.gamp.matrix import step as matrix_step
 from limitlab.algorithms.gamp.output import output_of
 from limitlab.benchmarks.table import Table, best, run, together
+from limitlab.compiled import filter_jit
 from limitlab.macro.multi.branches import Model
 from limitlab.macro.multi.information import field_law
 from limitlab.problems.links.named import Majority
@@ -75,7 +75,7 @@ def fixed_point(table: Table) -> None:
     table.add("   largest difference of M", f"{np.max(np.abs(M - ours())):.1e}")
 
 
-@eqx.filter_jit
+@filter_jit
 def passes(output, X, y, state):
     def body(state, _):
         return matrix_step(output, True, X, y, state, 0.0), None
@@ -93,7 +93,7 @@ def products(X, a):
 
 def message_passing(table: Table) -> None:
     teacher, n = ll.MultiIndex(2, "majority", ties="zero"), ALPHA * D
-    drawn = eqx.filter_jit(draw_set)(ll.Gaussian(), teacher, ll.GaussianNoise(), jax.random.key(0), n, D)
+    drawn = filter_jit(draw_set)(ll.Gaussian(), teacher, ll.GaussianNoise(), jax.random.key(0), n, D)
     a = 0.3 * drawn.teacher.T + 0.3 * jax.random.normal(jax.random.key(1), (D, 2))
     state = MatrixState(a, 0.7 * jnp.eye(2), jnp.zeros((n, 2)), jnp.asarray(True))
     output = output_of(teacher.link, 2, 0.0)

@@ -7,11 +7,11 @@ kinks, with Gauss-Legendre nodes on every part. All rows go through one compiled
 from collections.abc import Callable
 from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.problems.losses.base import AbstractConvexLoss
 
 __all__ = ["by_blocks", "losses_of", "paid", "pulls"]
@@ -51,7 +51,7 @@ def by_blocks(function: Callable[..., jax.Array], *columns: np.ndarray) -> np.nd
     return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
-@eqx.filter_jit
+@filter_jit
 def _pulls(loss: AbstractConvexLoss, y, mean, sd, V):
     s, weight = _nodes(loss, y, mean, sd, V)
     _, pull, bend = jax.lax.optimization_barrier(loss.proximal(s, V[:, None]))  # not once for every average
@@ -59,7 +59,7 @@ def _pulls(loss: AbstractConvexLoss, y, mean, sd, V):
     return jnp.stack([sign * _mean(pull, weight), _mean(jnp.square(pull), weight), -_mean(bend, weight)])
 
 
-@eqx.filter_jit
+@filter_jit
 def _paid(loss: AbstractConvexLoss, y, mean, sd, V):
     s, weight = _nodes(loss, y, mean, sd, jnp.full_like(V, TINY))
     test = _mean(loss.scalar(s), weight)
@@ -68,7 +68,7 @@ def _paid(loss: AbstractConvexLoss, y, mean, sd, V):
     return jnp.stack([test, train])
 
 
-@eqx.filter_jit
+@filter_jit
 def _losses(loss: AbstractConvexLoss, y, z):
     return jnp.stack([loss.value(y, z), *loss.gradient(y, z)])
 

@@ -3,16 +3,17 @@ r"""The best that anyone can do with n = alpha d samples of a generalised linear
 import math
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import GLM, at_ratio
 from limitlab.algorithms.settings.multi_index import MultiGLM, several
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import FixedPoint, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.multi.report import bayes_matrix, check_bins, matrix_setting
+from limitlab.modules import field
 from limitlab.numerics.machine import relieve
 from limitlab.numerics.shapes import filled
 from limitlab.numerics.trees import plain, traced
@@ -28,7 +29,7 @@ from limitlab.states.view import Variable, assembled
 __all__ = ["BayesOptimal", "label_errors", "positive_list"]
 
 
-@eqx.filter_jit
+@filter_jit
 def _errors(channel: AbstractChannel, m: Any, V: Any) -> tuple[jax.Array, jax.Array]:
     def one(pair):
         m, V = pair
@@ -86,7 +87,7 @@ class BayesOptimal(AbstractLimit):
         More bins tell more.
     """
 
-    bins: int | None = eqx.field(static=True, converter=plain, default=None)
+    bins: int | None = field(static=True, converter=plain, default=None)
 
     grows: ClassVar[str] = "n and d"
     stays: ClassVar[str] = "α = n/d"

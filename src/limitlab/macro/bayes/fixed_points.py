@@ -13,11 +13,11 @@ the fixed point is stable (a maximum of the free entropy), where it falls it is 
 import functools
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.errors import ConvergenceError
 from limitlab.numerics.roots import illinois
 from limitlab.numerics.trees import traced
@@ -69,7 +69,7 @@ class FixedPoint(NamedTuple):
     kind: str
 
 
-@eqx.filter_jit
+@filter_jit
 def _chunk(prior: AbstractPrior, channel: AbstractChannel, A: jax.Array | np.ndarray):
     def one(A):
         m, V, phi_w = prior.bayes(A)
@@ -192,7 +192,7 @@ def _with_extrema(prior, channel, at: Points) -> Points:
     return at
 
 
-@eqx.filter_jit
+@filter_jit
 def _end_values(prior: AbstractPrior, channel: AbstractChannel, even: bool):
     rho = jnp.asarray(prior.second_moment, float)
     zero, tiny = jnp.zeros(()), jnp.asarray(V_FLOOR)

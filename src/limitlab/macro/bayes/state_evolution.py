@@ -2,7 +2,6 @@ r"""State evolution: approximate message passing as d goes to infinity, iteratio
 
 from typing import ClassVar, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,11 +9,13 @@ import numpy as np
 from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.algorithms.settings.multi_index import MultiGLM, several
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable_states
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.multi.report import check_bins, evolved_matrix, follows, matrix_setting
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.shapes import along_rows, places
@@ -82,7 +83,7 @@ def evolve(
     return Order(*(np.asarray(x)[: iterations + 1] for x in path))
 
 
-@eqx.filter_jit
+@filter_jit
 def _evolve(prior, channel, alpha, start: Order, count, room: int, matched: bool) -> Order:
     step = matched_step if matched else mismatched_step
 
@@ -95,7 +96,7 @@ def _evolve(prior, channel, alpha, start: Order, count, room: int, matched: bool
     return jax.lax.fori_loop(0, count, body, (start, path))[1]
 
 
-@eqx.filter_jit
+@filter_jit
 def _settle(prior, channel, alpha, start: Order, tolerance: float):
     """Iterate to a fixed point; returns it, the number of iterations and the last relative change."""
 
@@ -113,7 +114,7 @@ def _settle(prior, channel, alpha, start: Order, tolerance: float):
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _errors(channel: AbstractChannel, rho, path: Order):
     return jax.lax.map(lambda o: channel.prediction_error(rho, o.m, o.q, o.V), path)
 
@@ -145,10 +146,10 @@ class StateEvolution(AbstractLimit):
         As for `BayesOptimal`.
     """
 
-    start: str | float = eqx.field(static=True, converter=plain, default="uninformed")
-    iterations: int | None = eqx.field(static=True, converter=plain, default=None)
+    start: str | float = field(static=True, converter=plain, default="uninformed")
+    iterations: int | None = field(static=True, converter=plain, default=None)
     d: float | None = None
-    bins: int | None = eqx.field(static=True, converter=plain, default=None)
+    bins: int | None = field(static=True, converter=plain, default=None)
 
     grows: ClassVar[str] = "n and d"
     stays: ClassVar[str] = "α = n/d, iterations"
@@ -267,12 +268,12 @@ class StateEvolution(AbstractLimit):
         return dataset(problem, variables, method="StateEvolution", reference=self.reference, attrs=attrs)
 
 
-class MessagePassing(eqx.Module):
+class MessagePassing(Module):
     """Undamped message passing on a generalised linear model."""
 
     glm: GLM | MultiGLM
     start: AbstractStart | None
-    iterations: int = eqx.field(static=True)
+    iterations: int = field(static=True)
 
     @classmethod
     def of(cls, problem: Problem, asked: Asked, own_start: bool, bins: int | None = None) -> Self:

@@ -3,16 +3,17 @@ r"""Mean-field limits of one-pass SGD: wide students, by the flow of a cloud of 
 from dataclasses import replace
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.committees.particles import CHUNK, Cloud, Interaction, cloud_risk, drift, interaction
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import limit_start
+from limitlab.modules import field, tree_at
 from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.gauss.pairs import pair_numbers
 from limitlab.numerics.gauss.rules import normal_rule
@@ -36,17 +37,17 @@ __all__ = ["HighDimMeanField"]
 IMPLICIT = 2**22
 
 
-@eqx.filter_jit
+@filter_jit
 def _drawn(setting: CommitteeOnePass, seed: np.ndarray, d: np.ndarray) -> Overlaps:
     return initial_overlaps(setting, start_key(as_array(seed), 0), as_array(d))
 
 
-@eqx.filter_jit
+@filter_jit
 def _layer(start: AbstractStart, seed: np.ndarray, particles: int) -> jax.Array:
     return start.draw_second_layer(jax.random.split(start_key(as_array(seed), 0))[1], particles)
 
 
-@eqx.filter_jit
+@filter_jit
 def _orthogonal(overlaps: Overlaps) -> jax.Array:
     """The part of each unit's norm that is orthogonal to the teacher."""
     inside = jnp.einsum("ir,rs,is->i", overlaps.M, pseudo_inverse(overlaps.P), overlaps.M)
@@ -58,7 +59,7 @@ def _flow(cloud: Cloud, args: tuple[CommitteeOnePass, Interaction]) -> Cloud:
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _risks(args: tuple[CommitteeOnePass, Interaction], path: Cloud) -> jax.Array:
     return jax.lax.map(lambda cloud: cloud_risk(*args, cloud), path)
 
@@ -104,11 +105,11 @@ class HighDimMeanField(AbstractLimit):
     15000 nodes a pair: keep them to tens of particles.
     """
 
-    particles: int | None = eqx.field(static=True, converter=plain, default=None)
+    particles: int | None = field(static=True, converter=plain, default=None)
     d: float | None = None
-    seed: int = eqx.field(static=True, converter=plain, default=0)
-    rtol: float = eqx.field(static=True, converter=plain, default=1e-8)
-    nodes: int = eqx.field(static=True, converter=plain, default=24)
+    seed: int = field(static=True, converter=plain, default=0)
+    rtol: float = field(static=True, converter=plain, default=1e-8)
+    nodes: int = field(static=True, converter=plain, default=24)
 
     grows: ClassVar[str] = "p, with γ/p to 0; d too, unless it is given"
     stays: ClassVar[str] = "width k of the teacher, time"
@@ -207,7 +208,7 @@ class HighDimMeanField(AbstractLimit):
         if links.rule is None and twin.xi.size == links.xi.size:
             return 2e-8 if _numbers(setting, links) > 1 else 0.0
         if links.rule is not None:
-            twin = eqx.tree_at(lambda x: x.rule, twin, as_arrays(normal_rule(2, twin=True)))
+            twin = tree_at(lambda x: x.rule, twin, as_arrays(normal_rule(2, twin=True)))
         finite = np.nonzero(np.all(np.isfinite(path.q), axis=1))[0]
         points = {finite[0], finite[len(finite) // 2], finite[-1]} if len(finite) else set()
         clouds = [Cloud(*(x[t] for x in path)) for t in points]
@@ -262,7 +263,7 @@ def _method(setting: CommitteeOnePass, links: Interaction) -> str:
     return pairs + (f"; {links.xi.size} Gegenbauer nodes in xi" if links.xi.size > 1 and not links.square else "")
 
 
-@eqx.filter_jit
+@filter_jit
 def _gap(
     cloud: Cloud, one: tuple[CommitteeOnePass, Interaction], two: tuple[CommitteeOnePass, Interaction]
 ) -> jax.Array:

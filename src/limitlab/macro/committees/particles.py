@@ -9,12 +9,12 @@ is averaged.
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.modules import Module, field
 from limitlab.numerics.gauss.pairs import pair_moments, pair_numbers
 from limitlab.numerics.gauss.rules import GaussianRule, gegenbauer_rule, normal_rule
 from limitlab.numerics.linalg import pseudo_inverse
@@ -35,7 +35,7 @@ class Cloud(NamedTuple):
     a: jax.Array
 
 
-class Interaction(eqx.Module):
+class Interaction(Module):
     """What acts between particles: teacher Gram matrix P and its pseudo-inverse, the law of xi, a pair rule.
 
     ``own`` says what a particle does to itself: True, it is one unit (xi_ii = 1); False, it is a crowd of units whose
@@ -47,8 +47,8 @@ class Interaction(eqx.Module):
     xi: jax.Array
     weights: jax.Array
     rule: GaussianRule | None
-    own: bool = eqx.field(static=True)
-    square: bool = eqx.field(static=True)
+    own: bool = field(static=True)
+    square: bool = field(static=True)
 
 
 _inverse = jax.jit(pseudo_inverse)

@@ -3,7 +3,6 @@
 import json
 from typing import TYPE_CHECKING, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -18,6 +17,7 @@ from limitlab.macro.dmft.rows import Kernels, Model, Scheme
 from limitlab.macro.dmft.solve import Batch, block_length, bytes_needed, continue_batch, first_batch, iterate_batch
 from limitlab.macro.dmft.state import DMFTState
 from limitlab.macro.limit import AbstractLimit
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times, whole_steps
 from limitlab.numerics.keys import folded
 from limitlab.numerics.linalg import nearest_psd
@@ -46,7 +46,7 @@ BLURRED = 2.0  # an overlap of the start below this many sqrt(alpha/trajectories
 OVERSHOOTS = 1.6  # eta h^2 of the largest field; batches were lost from 1.65 on
 
 
-class _Labels(eqx.Module):
+class _Labels(Module):
     """Labels of the teacher's fields (N, k)."""
 
     teacher: AbstractTeacher
@@ -116,15 +116,15 @@ class DMFT(AbstractLimit):
         Of the iterated scheme: the change of m and C at which it stops, and the most iterations.
     """
 
-    trajectories: int = eqx.field(static=True, converter=plain, default=4096)
-    batches: int = eqx.field(static=True, converter=plain, default=8)
-    scheme: str = eqx.field(static=True, default="causal")
-    probes: int = eqx.field(static=True, converter=plain, default=1)
-    identity: bool | None = eqx.field(static=True, default=None)
-    seed: int = eqx.field(static=True, converter=plain, default=0)
-    d: float | None = eqx.field(static=True, converter=plain, default=None)
-    tolerance: float = eqx.field(static=True, converter=plain, default=1e-9)
-    iterations: int = eqx.field(static=True, converter=plain, default=200)
+    trajectories: int = field(static=True, converter=plain, default=4096)
+    batches: int = field(static=True, converter=plain, default=8)
+    scheme: str = field(static=True, default="causal")
+    probes: int = field(static=True, converter=plain, default=1)
+    identity: bool | None = field(static=True, default=None)
+    seed: int = field(static=True, converter=plain, default=0)
+    d: float | None = field(static=True, converter=plain, default=None)
+    tolerance: float = field(static=True, converter=plain, default=1e-9)
+    iterations: int = field(static=True, converter=plain, default=200)
 
     grows: ClassVar[str] = "n and d"
     stays: ClassVar[str] = "α = n/d, the step, time"

@@ -10,10 +10,10 @@ without the factor 1/m of the output, as in the rule of descent. One direction h
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.modules import AbstractVar, Module
 from limitlab.problems.losses import AbstractLoss
 from limitlab.problems.networks import Committee
 
@@ -22,10 +22,10 @@ __all__ = ["AbstractForce", "CommitteeForce", "LineForce"]
 KINK = 0.1  # half width of the difference that stands in for the slope of a force that jumps
 
 
-class AbstractForce(eqx.Module):
+class AbstractForce(Module):
     """Forces on fields (m, N) with labels (N,)."""
 
-    loss: eqx.AbstractVar[AbstractLoss]
+    loss: AbstractVar[AbstractLoss]
 
     @property
     @abstractmethod

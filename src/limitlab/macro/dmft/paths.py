@@ -17,13 +17,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.descent.base import AbstractDescent
+from limitlab.compiled import filter_jit
 from limitlab.macro.dmft.rows import Fit, Kernels, Model, Row, Scheme
+from limitlab.modules import Module
 from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.random import normal
@@ -49,7 +50,7 @@ FEW = 4  # rows that are multiplied with the past one by one: the product of thi
 SIGNS, NOISE, HEAT, MASK, LABEL = range(5)  # streams of random numbers
 
 
-class Sample(eqx.Module):
+class Sample(Module):
     """What is drawn once: the teacher's fields (k, N), labels, weights (N,) that sum to 1, and first fields (m, N)."""
 
     h0: jax.Array
@@ -58,7 +59,7 @@ class Sample(eqx.Module):
     first: jax.Array
 
 
-class Block(eqx.Module):
+class Block(Module):
     """Fields h, forces g, tangents V, signs, normal variables, and z, of some steps; a row for each step and unit.
 
     V and signs have probes N columns, the others N; z has none unless rows of K are fitted.
@@ -72,7 +73,7 @@ class Block(eqx.Module):
     z: jax.Array
 
 
-class Front(eqx.Module):
+class Front(Module):
     """Fields, tangents and z (m rows each) and masks of the step that comes next."""
 
     h: jax.Array
@@ -105,12 +106,12 @@ def draw_sample(
     return jax.device_put(Sample(h0, _labels(labels, jax.random.fold_in(key, LABEL), h0.T), weight, first))
 
 
-@eqx.filter_jit
+@filter_jit
 def _labels(labels: Any, key: jax.Array, h0: jax.Array) -> jax.Array:
     return labels(key, h0)
 
 
-@eqx.filter_jit
+@filter_jit
 def first_front(rule: AbstractDescent, sample: Sample, scheme: Scheme, key: jax.Array) -> Front:
     m, count = sample.first.shape
     mask = rule.first_mask(_key(key, MASK, 0), count)

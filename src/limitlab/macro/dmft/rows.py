@@ -19,7 +19,6 @@ one by regression of g on z; `_fitted` puts them together.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +26,7 @@ from jax.scipy.linalg import solve_triangular
 
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.macro.dmft.forces import AbstractForce
+from limitlab.modules import Module, field
 from limitlab.numerics.trees import as_array
 from limitlab.states.run import FIELD_BOUND
 
@@ -51,7 +51,7 @@ RIDGES = (1e-2, 1e12)  # of the regression of g on z, in units of C_z
 LONGEST = 2.0  # of a step on the sphere, in units of its radius, as in simulations
 
 
-class Scheme(eqx.Module):
+class Scheme(Module):
     """What the solver is told: probes of the tangents, and whether rows of K are fitted.
 
     ``mutation`` leaves something out, so that tests can see it fail: "no_memory" drops K(t, s) for s < t, "fresh_noise"
@@ -59,12 +59,12 @@ class Scheme(eqx.Module):
     takes the noise of two units at two times to be symmetric. "anew" leaves nothing out: no factor is used again.
     """
 
-    probes: int = eqx.field(static=True, default=1)
-    identity: bool = eqx.field(static=True, default=True)
-    mutation: str = eqx.field(static=True, default="")
+    probes: int = field(static=True, default=1)
+    identity: bool = field(static=True, default=True)
+    mutation: str = field(static=True, default="")
 
 
-class Model(eqx.Module):
+class Model(Module):
     """The learning rule, the force, alpha = n/d, P = W* W*^T/d, how to solve; ``even``: labels without a sign."""
 
     rule: AbstractDescent
@@ -72,7 +72,7 @@ class Model(eqx.Module):
     alpha: jax.Array
     P: jax.Array
     scheme: Scheme
-    even: bool = eqx.field(static=True, default=False)
+    even: bool = field(static=True, default=False)
 
     @property
     def units(self) -> int:
@@ -115,7 +115,7 @@ class Row(NamedTuple):
     loss: jax.Array
 
 
-class Kernels(eqx.Module):
+class Kernels(Module):
     """All kernels up to some step (rows (t, a), columns (s, b), s <= t), zero beyond, and the numbers of each step."""
 
     M_C: jax.Array

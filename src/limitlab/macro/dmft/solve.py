@@ -1,10 +1,10 @@
 """One batch of trajectories from step 0 on: in a single causal pass, or by iteration of guessed kernels."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.macro.dmft.paths import (
     Block,
     Front,
@@ -16,6 +16,7 @@ from limitlab.macro.dmft.paths import (
     observe,
 )
 from limitlab.macro.dmft.rows import Kernels, Model, Row, Scheme, close_row, first_kernels, roomier
+from limitlab.modules import Module
 from limitlab.verbs import Pace, tick
 
 __all__ = ["Batch", "block_length", "bytes_needed", "continue_batch", "first_batch", "iterate_batch"]
@@ -25,7 +26,7 @@ LONG = 64  # steps of a block from which on kernels begin with a quarter of the 
 PIECE = 16  # steps of the first compiled call; of later ones as many as a part of a second takes
 
 
-class Batch(eqx.Module):
+class Batch(Module):
     """Everything that a batch needs to go on: finished blocks, the current one, and kernels up to step ``t`` - 1."""
 
     sample: Sample
@@ -86,7 +87,7 @@ def continue_batch(model: Model, batch: Batch, key: jax.Array, last: int) -> Bat
     return Batch(batch.sample, past, now, front, k, t)
 
 
-@eqx.filter_jit
+@filter_jit
 def _stage(model: Model, sample: Sample, past, now: Block, front: Front, k: Kernels, key, first, last):
     def step(t, carry):
         now, front, k = carry
@@ -142,7 +143,7 @@ def _sweep(model: Model, batch: Batch, k: Kernels, Z, key, last: int, slots: int
     return _estimate(model, sample, past, probes, means, len(k.M))
 
 
-@eqx.filter_jit
+@filter_jit
 def _blind_stage(model: Model, sample: Sample, past, now: Block, front: Front, k: Kernels, key, xi, start):
     """One block of steps in given kernels. What `observe` says of the kernels is not asked for, hence not computed."""
 
@@ -162,7 +163,7 @@ def _blind_stage(model: Model, sample: Sample, past, now: Block, front: Front, k
     return jax.lax.fori_loop(0, length, step, (now, front, jnp.zeros_like(now.V), means))
 
 
-@eqx.filter_jit
+@filter_jit
 def _estimate(model: Model, sample: Sample, past, probes, means, size: int) -> Row:
     m = model.units
     g, signs = (jnp.concatenate([getattr(b, name) for b in past]) for name in ("g", "signs"))
@@ -179,7 +180,7 @@ def _estimate(model: Model, sample: Sample, past, probes, means, size: int) -> R
     return Row(M_C, K, None, B, mu, loss)
 
 
-@eqx.filter_jit
+@filter_jit
 def _close_all(model: Model, start: Kernels, rows: Row, last) -> Kernels:
     def step(t, k):
         return close_row(model, k, t, jax.tree.map(lambda x: x[t], rows))

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,17 +15,18 @@ from limitlab.files import whole
 from limitlab.macro.dmft.paths import Block, Front, Sample
 from limitlab.macro.dmft.rows import Kernels
 from limitlab.macro.dmft.solve import Batch
+from limitlab.modules import Module, field, tree_at
 from limitlab.text import brief, html_table
 
 __all__ = ["DMFTState"]
 
 
-class DMFTState(eqx.Module):
+class DMFTState(Module):
     """All batches of a run, with what made them: `DMFT.resume` goes on from here to later times."""
 
     batches: tuple[Batch, ...]
-    spec_hash: str = eqx.field(static=True)
-    settings: str = eqx.field(static=True)
+    spec_hash: str = field(static=True)
+    settings: str = field(static=True)
 
     @property
     def steps(self) -> int:
@@ -75,7 +75,7 @@ class DMFTState(eqx.Module):
                 "DMFTState.save."
             ) from error
         batches = jax.tree.unflatten(jax.tree.structure(frame), [jnp.asarray(x) for x in leaves])
-        batches = tuple(eqx.tree_at(lambda b: b.t, batch, int(batch.t)) for batch in batches)
+        batches = tuple(tree_at(lambda b: b.t, batch, int(batch.t)) for batch in batches)
         return DMFTState(batches, about["spec_hash"], about["settings"])
 
 

@@ -13,10 +13,10 @@ With a spectrum the second half is a sum over modes (`limitlab.macro.erm.spectra
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.compiled import filter_jit
 from limitlab.macro.erm.spectral import Law
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.losses import AbstractConvexLoss
@@ -164,7 +164,7 @@ def _solve_one(channel: AbstractChannel, loss: AbstractConvexLoss, end: _Walk, a
     return Solution(p.m, p.q, p.sigma, V, alpha * f, alpha * g, alpha * bend, train, paid, size, end.steps)
 
 
-@eqx.filter_jit
+@filter_jit
 def solve_lanes(
     channel: AbstractChannel, loss: AbstractConvexLoss, alpha, penalty, rho, law: Law | None = None
 ) -> Solution:

@@ -10,12 +10,12 @@ With a spectrum the effective ridge kappa solves alpha = df1 + lambda/kappa (`li
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import ConvexFit
+from limitlab.compiled import filter_jit
 from limitlab.macro.erm.spectral import Law, weights_by_mode
 from limitlab.numerics.spectral_ridge import spectral_ridge
 from limitlab.numerics.trees import traced
@@ -90,7 +90,7 @@ def spectral_lanes(setting: ConvexFit, law: Law, alpha: np.ndarray, penalty: np.
     return lost, bad
 
 
-@eqx.filter_jit
+@filter_jit
 def _errors(channel, m, sigma, rho):
     def one(m, sigma):
         sigma = jnp.maximum(sigma, 1e-150)

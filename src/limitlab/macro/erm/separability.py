@@ -5,11 +5,11 @@ r"""When a hyperplane through the origin can separate the labels.
 Below alpha_c samples per dimension random labels of this law are separable, above they are not.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
+from limitlab.compiled import filter_jit
 from limitlab.errors import ConvergenceError, InputError
 from limitlab.numerics.gauss.normal import density, measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
@@ -23,7 +23,7 @@ SHARP = 1e-30  # the variance of a known output: none, but far from underflow
 FARTHEST = 1e7  # slope beyond which the labels count as separable for every number of samples
 
 
-@eqx.filter_jit
+@filter_jit
 def _overshoot(channel: BinaryChannel, rho, hidden, t):
     """E (Z + tU)_+^2 and half its derivative in t; labels see z and a normal number of variance ``hidden``."""
     hidden = jnp.maximum(hidden, SHARP)

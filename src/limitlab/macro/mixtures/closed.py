@@ -21,13 +21,13 @@ A slope at minus infinity counts as a kink 40 widths to the left.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.macro.mixtures.start import Units
+from limitlab.modules import Module, field
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.orthant import MOST, orthant
 from limitlab.numerics.trees import as_array
@@ -40,17 +40,17 @@ NARROW = 1e-150
 LABELS = np.array([1.0, -1.0])
 
 
-class ClosedField(eqx.Module):
+class ClosedField(Module):
     """The kinks of sigma, the variances (2, d) of the classes y = 1, -1, and whether units come with mirror images."""
 
-    level: float = eqx.field(static=True)
-    tilt: float = eqx.field(static=True)
-    places: tuple[float, ...] = eqx.field(static=True)
-    bends: tuple[float, ...] = eqx.field(static=True)
+    level: float = field(static=True)
+    tilt: float = field(static=True)
+    places: tuple[float, ...] = field(static=True)
+    bends: tuple[float, ...] = field(static=True)
     variances: jax.Array
-    mirrored: bool = eqx.field(static=True)
-    values: bool = eqx.field(static=True)  # whether E[sigma sigma] is needed: for a trained second layer
-    shifts: bool = eqx.field(static=True)  # whether E[sigma' sigma] is needed: for trained biases
+    mirrored: bool = field(static=True)
+    values: bool = field(static=True)  # whether E[sigma sigma] is needed: for a trained second layer
+    shifts: bool = field(static=True)  # whether E[sigma' sigma] is needed: for trained biases
 
 
 class _Kinks(NamedTuple):

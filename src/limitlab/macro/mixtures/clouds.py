@@ -8,16 +8,17 @@ on the clock of the schedule. Without noise by an adaptive integrator, with nois
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.closed import ClosedField, closed_field, closed_pull, closed_risk, has_closed_form
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull, sample_risk
 from limitlab.macro.mixtures.start import Units, draw_clouds
+from limitlab.modules import Module
 from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate
@@ -50,7 +51,7 @@ class Plan(NamedTuple):
     seed: int
 
 
-class _Flow(eqx.Module):
+class _Flow(Module):
     """What acts on the two clouds (along the first axis), and the rates of what is trained."""
 
     fields: ClosedField | SampleField
@@ -144,12 +145,12 @@ def _make_flow(
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _risks(field: ClosedField | SampleField, path: Units) -> jax.Array:
     return jax.lax.map(lambda clouds: _risk(field, clouds), path)
 
 
-@eqx.filter_jit
+@filter_jit
 def _kicked_steps(flow: _Flow, clouds: Units, step: Any, first: Any, count: Any, key) -> Units:
     """Euler and Maruyama's steps first, ..., first + count - 1."""
     size = jnp.sqrt(2 * flow.temperature * step)

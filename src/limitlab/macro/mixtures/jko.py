@@ -8,11 +8,11 @@ Euler step of the particles. First order in h; stable however stiff the flow is.
 one that is too long to find a minimum near by ends the run as "not_converged".
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.mixtures.particles import RadialPath
 from limitlab.numerics.shapes import along_rows
@@ -69,7 +69,7 @@ def _step(law, weights, a, decay, old, h):
     return r, (left <= 1e3 * SMALL) & (jnp.linalg.eigvalsh(hessian)[0] > 0)
 
 
-@eqx.filter_jit
+@filter_jit
 def _march(law, weights, a, decay, r, fine, h, count):
     """So many steps of length h; it stays where one fails."""
 
@@ -81,7 +81,7 @@ def _march(law, weights, a, decay, r, fine, h, count):
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _outputs(law, weights, a, path):
     return jax.lax.map(lambda r: network(law, RadialUnits(a, jnp.zeros_like(a), r[:, None]), weights), path)
 

@@ -14,13 +14,14 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.compiled import filter_jit
+from limitlab.modules import Module
 from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
 from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise
@@ -72,7 +73,7 @@ class RadialUnits(NamedTuple):
     r: Any
 
 
-class RadialData(eqx.Module):
+class RadialData(Module):
     """Nodes of the data: lengths of x (J, blocks), labels (J,), weights (J,) that sum to 1; and the smoother."""
 
     lengths: jax.Array
@@ -149,7 +150,7 @@ def norm_speeds(law: RadialData, x: RadialUnits, pull: jax.Array, s: jax.Array, 
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def risks(law: RadialData, f: jax.Array) -> jax.Array:
     """`risk` along a path (time, J)."""
     return jax.vmap(lambda row: risk(law, row))(f)

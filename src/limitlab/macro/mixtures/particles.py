@@ -12,13 +12,14 @@ out again.
 import math
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.sparse.nodes import second_layer_nodes
+from limitlab.modules import Module, tree_at
 from limitlab.numerics.gauss.rules import hermite, legendre, length_nodes, normal_weights, panel_nodes
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.numerics.shapes import along_rows
@@ -42,7 +43,7 @@ class RadialPath(NamedTuple):
     steps: int
 
 
-class _Flow(eqx.Module):
+class _Flow(Module):
     law: RadialData
     weights: jax.Array
     second_rate: jax.Array
@@ -93,7 +94,7 @@ def unresolved(path: RadialPath, law: RadialData) -> np.ndarray:
     basis = np.polynomial.legendre.legvander(x, ORDER - 1)
     analysis = (np.arange(ORDER) + 0.5)[:, None] * basis.T * w
     nodes = np.unique(np.linspace(0, len(law.labels) - 1, FEATURES).astype(int))
-    few = eqx.tree_at(lambda y: y.lengths, law, law.lengths[nodes])
+    few = tree_at(lambda y: y.lengths, law, law.lengths[nodes])
     values = np.nan_to_num(_values(few, path.units))  # (time, n, features)
     shaped = values.reshape(len(values), -1, ORDER, values.shape[-1])
     c = np.abs(np.einsum("kq,tpqf->tpkf", analysis, shaped))
@@ -103,7 +104,7 @@ def unresolved(path: RadialPath, law: RadialData) -> np.ndarray:
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _values(law: RadialData, path: RadialUnits) -> jax.Array:
     return jax.lax.map(lambda x: seen(law, x)[0].value, path)
 
@@ -122,7 +123,7 @@ def drift(x: RadialUnits, flow: _Flow) -> RadialUnits:
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _outputs(law: RadialData, weights: jax.Array, path: RadialUnits) -> jax.Array:
     return jax.lax.map(lambda x: network(law, x, weights), path)
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.one_pass.schedules import off_the_clock, on_the_clock
@@ -15,6 +14,7 @@ from limitlab.macro.mixtures.jko import proximal
 from limitlab.macro.mixtures.law import Radial, make_data
 from limitlab.macro.mixtures.particles import ORDER, RadialPath, follow, start_units, unresolved
 from limitlab.macro.mixtures.volumes import VolumePath, entropy, make_grid, spread, start_masses
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice, check_integer, check_number
 from limitlab.numerics.gauss.rules import length_edges
 from limitlab.numerics.machine import Memory
@@ -73,14 +73,14 @@ class RadialFlow(AbstractLimit):
         latter is shortened while the density moves, so that it adds at most 2 % to the temperature.
     """
 
-    d: float = eqx.field(static=True, converter=plain, default=math.inf)
-    method: str | None = eqx.field(static=True, default=None)
-    nodes: int | None = eqx.field(static=True, converter=plain, default=None)
-    tolerance: float = eqx.field(static=True, converter=plain, default=1e-7)
-    rtol: float = eqx.field(static=True, converter=plain, default=1e-10)
-    cells: int = eqx.field(static=True, converter=plain, default=400)
-    reach: float | None = eqx.field(static=True, converter=plain, default=None)
-    step: float | None = eqx.field(static=True, converter=plain, default=None)
+    d: float = field(static=True, converter=plain, default=math.inf)
+    method: str | None = field(static=True, default=None)
+    nodes: int | None = field(static=True, converter=plain, default=None)
+    tolerance: float = field(static=True, converter=plain, default=1e-7)
+    rtol: float = field(static=True, converter=plain, default=1e-10)
+    cells: int = field(static=True, converter=plain, default=400)
+    reach: float | None = field(static=True, converter=plain, default=None)
+    step: float | None = field(static=True, converter=plain, default=None)
 
     grows: ClassVar[str] = "p, with steps to 0; d too, unless it is given"
     stays: ClassVar[str] = "separation Δ, time"
@@ -105,10 +105,10 @@ class RadialFlow(AbstractLimit):
         check_number(name, "tolerance", self.tolerance, low=1e-13, high=1.0, remedy="Use a tolerance such as 1e-8.")
         check_number(name, "rtol", self.rtol, low=1e-13, high=1e-2, remedy="Use a tolerance such as 1e-10.")
         check_integer(name, "cells", self.cells, low=8, remedy="Use 400 or more.")
-        for field in ("reach", "step"):
-            if getattr(self, field) is not None:
+        for what in ("reach", "step"):
+            if getattr(self, what) is not None:
                 check_number(
-                    name, field, getattr(self, field), low=0, open_low=True, remedy="Use a positive one, or None."
+                    name, what, getattr(self, what), low=0, open_low=True, remedy="Use a positive one, or None."
                 )
 
     def setting(self, problem: Problem, asked: Asked) -> Radial:

@@ -6,13 +6,13 @@ r"""Population gradients of any network on any labelled inputs, as means over a 
 Two matrix products, fields and gradients, over pieces of the samples that stay in the cache.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.start import Units
+from limitlab.modules import Module, field
 from limitlab.problems.activations.base import Activation
 from limitlab.problems.base import CHUNK
 
@@ -22,13 +22,13 @@ CACHE = 2**16  # numbers of units x samples (512 KiB)
 LEAST = 32  # samples at a time
 
 
-class SampleField(eqx.Module):
+class SampleField(Module):
     """Samples (z, 1) (S, d + 1) with labels (S,); ``values``: a trained second layer asks for more."""
 
     activation: Activation
     z: jax.Array
     y: jax.Array
-    values: bool = eqx.field(static=True)
+    values: bool = field(static=True)
 
     def pieces(self, units: int) -> tuple[jax.Array, jax.Array]:
         """As many samples at a time as keep units x samples within the cache."""

@@ -7,11 +7,11 @@ biases are stratified: one of each in every quantile of its law, matched at rand
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
+from limitlab.compiled import filter_jit
 from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.random import normal
 from limitlab.problems.starts.neurons import Neurons
@@ -42,7 +42,7 @@ def draw_clouds(setting: LabelledOnePass, d: int, pairs: int, images: int, seed:
     return Units(a, b, signs * theta)
 
 
-@eqx.filter_jit
+@filter_jit
 def _random(seed: np.ndarray, pairs: int, d: int) -> tuple[jax.Array, jax.Array]:
     """Of each cloud the normals of its directions, and strata of norms, second layer and biases."""
 

@@ -13,12 +13,13 @@ mass to rounding, keep the density non-negative, and are of first order in the w
 import math
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, risks, seen
+from limitlab.modules import Module
 from limitlab.numerics.trees import as_array
 from limitlab.problems.starts.neurons import Neurons
 from limitlab.verbs import Pace, tick
@@ -31,7 +32,7 @@ EDGE = 1e-9  # mass in the last cell at which the grid is too short
 MOST_STEPS = 5_000_000
 
 
-class Grid(eqx.Module):
+class Grid(Module):
     """Cells of one width: features of centres (K, J), of inner edges (K - 1, J), and what else pulls there."""
 
     law: RadialData
@@ -76,7 +77,7 @@ def make_grid(setting: Radial, d: float, cells: int, reach: float) -> Grid:
     )
 
 
-_seen = eqx.filter_jit(seen)
+_seen = filter_jit(seen)
 
 
 def _units(r: np.ndarray) -> RadialUnits:
@@ -143,7 +144,7 @@ class Moving(NamedTuple):
     error: Any
 
 
-@eqx.filter_jit
+@filter_jit
 def _onward(grid: Grid, run: Moving, until, pause, longest, noisy: bool) -> Moving:
     """To the time ``until``, or to the step ``pause``."""
 

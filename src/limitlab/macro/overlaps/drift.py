@@ -3,12 +3,12 @@ r"""The mean motion of the overlaps under one-pass SGD, where it starts, and how
 import functools
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
 from limitlab.numerics.gauss.fields import AbstractFieldSum, FieldMoments
 from limitlab.numerics.trees import NUMBERS
@@ -30,7 +30,7 @@ __all__ = [
 VISIBLE = 1e-5  # an estimated error of the moments above this is said aloud
 
 
-@eqx.filter_jit
+@filter_jit
 def _moments(sums: AbstractFieldSum, Omega: jax.Array, c: jax.Array, noise: jax.Array | float) -> FieldMoments:
     """Traced once, although an integrator asks for the drift in several places."""
     return sums(Omega, c, noise)

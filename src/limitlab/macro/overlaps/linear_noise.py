@@ -2,12 +2,12 @@ r"""Fluctuations of the overlaps to leading order: a Gaussian law around the sol
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.compiled import filter_jit
 from limitlab.errors import ConvergenceError
 from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.increments import coordinates, covariance, flatten, noise_variance, sample_rule, unflatten
@@ -112,7 +112,7 @@ def _flow(args: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax
     return b(y), turned + turned.T + noise_variance(setting, 1.0) * covariance(setting, unflatten(y, P), rule)
 
 
-@eqx.filter_jit
+@filter_jit
 def _advance(args: Any, state: Any, now: jax.Array, rate: jax.Array, target: jax.Array):
     """Runge-Kutta steps to the time ``target``, each at most `TURN` of the time in which the drift turns."""
 

@@ -3,17 +3,18 @@ r"""Overlap equations of one-pass SGD as d grows at fixed widths."""
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.algorithms.settings.spectral import spectral_setting
+from limitlab.compiled import filter_jit
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import crowds, flow, limit_start, quadrature_error, tolerance, warn_of_error
 from limitlab.macro.overlaps.family import How, kin, solve_many
 from limitlab.macro.overlaps.size import is_cheap, jacobian_bytes, overlap_bytes, path_bytes, solver_for, start_bytes
 from limitlab.macro.overlaps.spectral import predict_spectral, spectral_memory
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.machine import Memory, check_memory, fits
@@ -32,7 +33,7 @@ from limitlab.verbs import turns
 __all__ = ["OverlapODE"]
 
 
-@eqx.filter_jit
+@filter_jit
 def _draw(setting: CommitteeOnePass, seed: np.ndarray, replica: np.ndarray, d: np.ndarray) -> Overlaps:
     return initial_overlaps(setting, start_key(as_array(seed), as_array(replica)), as_array(d))
 
@@ -66,11 +67,11 @@ class OverlapODE(AbstractLimit):
     """
 
     d: float | None = None
-    replicas: int = eqx.field(static=True, converter=plain, default=1)
-    seed: int = eqx.field(static=True, converter=plain, default=0)
-    rtol: float = eqx.field(static=True, converter=plain, default=1e-10)
-    method: str = eqx.field(static=True, default="auto")
-    solver: str = eqx.field(static=True, default="auto")
+    replicas: int = field(static=True, converter=plain, default=1)
+    seed: int = field(static=True, converter=plain, default=0)
+    rtol: float = field(static=True, converter=plain, default=1e-10)
+    method: str = field(static=True, default="auto")
+    solver: str = field(static=True, default="auto")
 
     grows: ClassVar[str] = "d"
     stays: ClassVar[str] = "widths p and k, learning rate γ, time"

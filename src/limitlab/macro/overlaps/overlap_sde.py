@@ -2,18 +2,19 @@ r"""Diffusion of the overlaps of one-pass SGD at a large but finite dimension.""
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
+from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.finite_size import finite_size_drift
 from limitlab.macro.overlaps.increments import increment_sum, noise_variance
 from limitlab.macro.overlaps.size import overlap_bytes, path_bytes, start_bytes
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.keys import Stream, root
@@ -82,7 +83,7 @@ def feasible(overlaps: Overlaps, P_inverse: jax.Array, spherical: bool) -> tuple
     return Overlaps((Q + Q.T) / 2, M, overlaps.P, overlaps.a), moved
 
 
-class _Path(eqx.Module):
+class _Path(Module):
     """One path on its way: ``pending`` is the time by which the deterministic flow lags behind ``time``."""
 
     overlaps: Overlaps
@@ -120,14 +121,14 @@ def _step(
     return _Path(keep, now, h / 2, rate, path.steps + 1, path.corrections + moved, alive)
 
 
-@eqx.filter_jit
+@filter_jit
 def _begin(setting: CommitteeOnePass, seed: Any, index: jax.Array, d: Any) -> tuple[Overlaps, jax.Array]:
     stream = root(seed, Stream.NOISE)
     keys = jax.vmap(lambda r: jax.random.fold_in(stream, r))(index)
     return jax.vmap(lambda r: initial_overlaps(setting, start_key(seed, r), d))(index), keys
 
 
-@eqx.filter_jit
+@filter_jit
 def _advance(
     args: Any, paths: _Path, keys: jax.Array, d, longest, target, pause, samples: int, corrected: bool, block: int
 ) -> _Path:
@@ -201,12 +202,12 @@ class OverlapSDE(AbstractLimit):
     """
 
     d: float = 1000
-    replicas: int = eqx.field(static=True, converter=plain, default=64)
-    seed: int = eqx.field(static=True, converter=plain, default=0)
+    replicas: int = field(static=True, converter=plain, default=64)
+    seed: int = field(static=True, converter=plain, default=0)
     step: float | None = None
-    samples: int = eqx.field(static=True, converter=plain, default=64)
-    corrected: bool = eqx.field(static=True, default=True)
-    method: str = eqx.field(static=True, default="auto")
+    samples: int = field(static=True, converter=plain, default=64)
+    corrected: bool = field(static=True, default=True)
+    method: str = field(static=True, default="auto")
 
     grows: ClassVar[str] = "nothing: the next order in 1/d"
     stays: ClassVar[str] = "d, widths, γ, time"

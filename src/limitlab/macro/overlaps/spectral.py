@@ -18,12 +18,12 @@ Of its least squares the means are known exactly at every d (`limitlab.numerics.
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.spectral import LinearOnePass, SpectralCommittee
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import limit_start, quadrature_error, warn_of_error
 from limitlab.numerics.checks import whole_steps
@@ -189,7 +189,7 @@ def _drift(state: tuple, args: Any) -> tuple:
     return c * (A1 * m + A2 * t2), c * (2 * A1 * q + 2 * A2 * m + gamma * square)
 
 
-@eqx.filter_jit
+@filter_jit
 def _paid(channel, loss, m, q, rho):
     return jax.lax.map(lambda x: errors(channel, loss, Predictor.of(x[0], x[1], rho)), (m, q))
 

@@ -3,7 +3,6 @@ r"""Sparse targets of the hypercube in the limit of wide networks, many dimensio
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import SparseOnePass
@@ -11,6 +10,7 @@ from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.sparse.nodes import ORDER, start_nodes
 from limitlab.macro.sparse.solve import Path, solve_path, sparse_dataset, sparse_memory
+from limitlab.modules import field
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import plain
@@ -64,10 +64,10 @@ class DimensionFree(AbstractLimit):
     at most a few arrays of 32 MiB.
     """
 
-    corrected: bool = eqx.field(static=True, default=False)
-    nodes: int | None = eqx.field(static=True, converter=plain, default=None)
-    tolerance: float = eqx.field(static=True, converter=plain, default=1e-8)
-    rtol: float = eqx.field(static=True, converter=plain, default=1e-10)
+    corrected: bool = field(static=True, default=False)
+    nodes: int | None = field(static=True, converter=plain, default=None)
+    tolerance: float = field(static=True, converter=plain, default=1e-8)
+    rtol: float = field(static=True, converter=plain, default=1e-10)
 
     grows: ClassVar[str] = "p and d, with steps to 0"
     stays: ClassVar[str] = "the P coordinates that matter, time"

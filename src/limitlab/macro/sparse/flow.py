@@ -13,12 +13,12 @@ quadrature nodes carry it exactly to rounding; random particles are not needed.
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import SparseOnePass
+from limitlab.modules import Module, field
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, Smoothed
 from limitlab.numerics.sets import basis
@@ -56,7 +56,7 @@ class Particles(NamedTuple):
     r: jax.Array
 
 
-class Flow(eqx.Module):
+class Flow(Module):
     """Everything that the motion needs apart from the particles."""
 
     weights: jax.Array  # (n,), summing to 1
@@ -69,7 +69,7 @@ class Flow(eqx.Module):
     kick: jax.Array  # gamma/(p b), for the noise of finite steps (`step_noise`)
     noise: jax.Array
     smoother: AbstractSmoother
-    interacting: bool = eqx.field(static=True, default=True)
+    interacting: bool = field(static=True, default=True)
 
     @property
     def form(self) -> str:

@@ -4,13 +4,13 @@ import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.algorithms.settings.one_pass import SparseOnePass
+from limitlab.compiled import filter_jit
 from limitlab.macro.sparse.flow import NARROWEST, NUMBERS, Flow, Particles, drift, make_flow, network, width, with_width
 from limitlab.macro.sparse.linearised import FrozenFlow, is_worthwhile
 from limitlab.macro.sparse.nodes import Nodes
@@ -44,19 +44,19 @@ class Path(NamedTuple):
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _outputs(flow: Flow, neurons: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
     return jax.lax.map(lambda x: network(flow, *x), neurons)
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _residuals(flow: Flow, path: Kicked) -> jax.Array:
     return jax.lax.map(lambda x: residual(flow, x), path)
 
 
 @along_rows
-@eqx.filter_jit
+@filter_jit
 def _lone(student: Committee, flow: Flow, neurons: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
     r"""What finitely many neurons add to the risk by themselves: :math:`E[a^2 E_z \mathrm{Var}\,\sigma(m + sG)]/2p`."""
     G, weights = map(jnp.asarray, normal_nodes(0.15))

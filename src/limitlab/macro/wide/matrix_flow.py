@@ -3,7 +3,6 @@ r"""Over-parametrised phase retrieval: the closed flow of the student's matrix A
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.algorithms.data import sample_count
@@ -12,6 +11,7 @@ from limitlab.algorithms.settings.fixed_data import WideDescent
 from limitlab.errors import InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.wide.factor_flow import FactorFlow
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, whole_steps
 from limitlab.numerics.machine import Memory, one_thread
 from limitlab.numerics.ode.integrate import Followed, follow
@@ -76,12 +76,12 @@ class MatrixFlow(AbstractLimit):
         Error of a step of the flow, relative to the norm of W.
     """
 
-    d: int = eqx.field(static=True, converter=plain, default=20)
-    width: float | None = eqx.field(static=True, converter=plain, default=None)
-    replicas: int = eqx.field(static=True, converter=plain, default=1)
-    seed: int = eqx.field(static=True, converter=plain, default=0)
-    scheme: str = eqx.field(static=True, default="flow")
-    rtol: float = eqx.field(static=True, converter=plain, default=1e-8)
+    d: int = field(static=True, converter=plain, default=20)
+    width: float | None = field(static=True, converter=plain, default=None)
+    replicas: int = field(static=True, converter=plain, default=1)
+    seed: int = field(static=True, converter=plain, default=0)
+    scheme: str = field(static=True, default="flow")
+    rtol: float = field(static=True, converter=plain, default=1e-8)
 
     grows: ClassVar[str] = "the width if asked; the step goes to 0"
     stays: ClassVar[str] = "d, n, the data set itself"

@@ -19,11 +19,12 @@ from functools import cache
 from itertools import combinations_with_replacement, product
 from typing import Any, NamedTuple, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
+from limitlab.modules import AbstractVar, Module, field
 from limitlab.numerics.gauss.bent import bent_moments, bent_values
 from limitlab.numerics.gauss.erf import Nodes, erf_nodes, node_moments, node_values
 from limitlab.numerics.gauss.rules import SOBOL_POINTS, GaussianRule, normal_rule, trapezoid_steps
@@ -50,16 +51,16 @@ class FieldMoments(NamedTuple):
     V: jax.Array
 
 
-class AbstractFieldSum(eqx.Module):
+class AbstractFieldSum(Module):
     """A way to compute the moments for functions (f, g), p moving and k fixed fields.
 
     ``f`` and ``g`` have attributes ``function``, ``derivative``, ``terms`` and ``derivative_terms``.
     """
 
-    f: eqx.AbstractVar[Any]
-    g: eqx.AbstractVar[Any]
-    p: eqx.AbstractVar[int]
-    k: eqx.AbstractVar[int]
+    f: AbstractVar[Any]
+    g: AbstractVar[Any]
+    p: AbstractVar[int]
+    k: AbstractVar[int]
 
     @abstractmethod
     def values(self, Omega: jax.Array, c: jax.Array) -> jax.Array:
@@ -128,10 +129,10 @@ class SquareSum(AbstractFieldSum):
     E[s s^T E^2] = (t1^2 + 2 t2) Omega + 4 t1 Omega A Omega + 8 Omega A Omega A Omega.
     """
 
-    f: Any = eqx.field(static=True)
-    g: Any = eqx.field(static=True)
-    p: int = eqx.field(static=True)
-    k: int = eqx.field(static=True)
+    f: Any = field(static=True)
+    g: Any = field(static=True)
+    p: int = field(static=True)
+    k: int = field(static=True)
 
     @property
     def name(self) -> str:
@@ -173,10 +174,10 @@ def _known(kind: Callable[[Any], Kind | None], f: Any) -> Kind:
 class ErfSum(AbstractFieldSum):
     """Both functions are constants plus mixtures of error functions (`numerics.gauss.erf`)."""
 
-    f: Any = eqx.field(static=True)
-    g: Any = eqx.field(static=True)
-    p: int = eqx.field(static=True)
-    k: int = eqx.field(static=True)
+    f: Any = field(static=True)
+    g: Any = field(static=True)
+    p: int = field(static=True)
+    k: int = field(static=True)
 
     @property
     def nodes(self) -> Nodes:
@@ -213,10 +214,10 @@ class ErfSum(AbstractFieldSum):
 class BentSum(AbstractFieldSum):
     """Both functions are lines bent at zero (`numerics.gauss.bent`)."""
 
-    f: Any = eqx.field(static=True)
-    g: Any = eqx.field(static=True)
-    p: int = eqx.field(static=True)
-    k: int = eqx.field(static=True)
+    f: Any = field(static=True)
+    g: Any = field(static=True)
+    p: int = field(static=True)
+    k: int = field(static=True)
 
     @property
     def lines(self) -> tuple[Bent, Bent]:
@@ -244,10 +245,10 @@ class ClosedSum(AbstractFieldSum):
     sharp sign it matters which of the four fields are one, sgn(s)^2 = 1: every pattern is an expression of its own.
     """
 
-    f: Any = eqx.field(static=True)
-    g: Any = eqx.field(static=True)
-    p: int = eqx.field(static=True)
-    k: int = eqx.field(static=True)
+    f: Any = field(static=True)
+    g: Any = field(static=True)
+    p: int = field(static=True)
+    k: int = field(static=True)
 
     @property
     def name(self) -> str:
@@ -405,7 +406,7 @@ def _third(A: Any, B: Any, cov: Callable, labels: list[int] | None, along: tuple
     return expectation(slots, lambda a, b: entry[a, b], None if labels is None else [0, 1, 0])
 
 
-@eqx.filter_jit
+@filter_jit
 def _difference(one: AbstractFieldSum, other: AbstractFieldSum, Omega: jax.Array, c: jax.Array, noise: jax.Array):
     """The largest difference between any of their moments."""
     both = zip(one(Omega, c, noise), other(Omega, c, noise), strict=True)
@@ -419,10 +420,10 @@ class QuadratureSum(AbstractFieldSum):
     over scrambled Sobol points in all fields.
     """
 
-    f: Any = eqx.field(static=True)
-    g: Any = eqx.field(static=True)
-    p: int = eqx.field(static=True)
-    k: int = eqx.field(static=True)
+    f: Any = field(static=True)
+    g: Any = field(static=True)
+    p: int = field(static=True)
+    k: int = field(static=True)
     rule: GaussianRule
     pair_rule: GaussianRule | None
 

@@ -14,10 +14,11 @@ import math
 from functools import cache
 from typing import TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from limitlab.modules import Module, field
 
 __all__ = [
     "GaussianRule",
@@ -152,12 +153,12 @@ def normal_nodes(step: float = 0.25, reach: float = 9.0) -> Rule:
     return x, normal_weights(x)
 
 
-class GaussianRule(eqx.Module):
+class GaussianRule(Module):
     """Nodes (n, r) and weights (n,) summing to one."""
 
     nodes: np.ndarray | jax.Array
     weights: np.ndarray | jax.Array
-    name: str = eqx.field(static=True)
+    name: str = field(static=True)
 
 
 def normal_rule(r: int, twin: bool = False) -> GaussianRule:

@@ -10,11 +10,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.modules import Module, field
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import normal_weights
 
@@ -45,7 +45,7 @@ class Smoothed(NamedTuple):
     pull: jax.Array
 
 
-class AbstractSmoother(eqx.Module):
+class AbstractSmoother(Module):
     """A function that can be averaged over a Gaussian; ``kinked`` says which pull it has."""
 
     kinked: ClassVar[bool]
@@ -66,7 +66,7 @@ class AbstractSmoother(eqx.Module):
 class ErfSmoother(AbstractSmoother):
     r""":math:`\mathrm{erf}((x + by)/\sqrt2)`: with :math:`v^2 = 1 + s^2` it is :math:`2\Phi((m + by)/v) - 1`."""
 
-    by: float = eqx.field(static=True, default=0.0)
+    by: float = field(static=True, default=0.0)
     kinked: ClassVar[bool] = False
 
     def __call__(self, m, s):
@@ -83,7 +83,7 @@ class ErfSmoother(AbstractSmoother):
 class PolynomialSmoother(AbstractSmoother):
     r""":math:`E\,p(m + sG) = \sum_j p^{(2j)}(m)\, s^{2j}/(2^j j!)`, coefficients lowest first."""
 
-    power: tuple[float, ...] = eqx.field(static=True)
+    power: tuple[float, ...] = field(static=True)
     kinked: ClassVar[bool] = False
 
     def __call__(self, m, s):
@@ -110,10 +110,10 @@ class PiecewiseSmoother(AbstractSmoother):
     r""":math:`c_0 + c_1 x + \sum_i g_i (x - t_i)_+`, each kink smoothed to
     :math:`(m - t)\Phi((m - t)/s) + s\,\phi((m - t)/s)`."""
 
-    level: float = eqx.field(static=True)
-    tilt: float = eqx.field(static=True)
-    bends: tuple[float, ...] = eqx.field(static=True)
-    places: tuple[float, ...] = eqx.field(static=True)
+    level: float = field(static=True)
+    tilt: float = field(static=True)
+    bends: tuple[float, ...] = field(static=True)
+    places: tuple[float, ...] = field(static=True)
     kinked: ClassVar[bool] = True
 
     def __call__(self, m, s):
@@ -159,11 +159,11 @@ class LogisticSmoother(AbstractSmoother):
     poles are at a distance pi/k from the real axis.
     """
 
-    level: float = eqx.field(static=True)
-    height: float = eqx.field(static=True)
-    steepness: float = eqx.field(static=True)
-    by: float = eqx.field(static=True, default=0.0)
-    nodes: int = eqx.field(static=True, default=64)
+    level: float = field(static=True)
+    height: float = field(static=True)
+    steepness: float = field(static=True)
+    by: float = field(static=True, default=0.0)
+    nodes: int = field(static=True, default=64)
     kinked: ClassVar[bool] = False
 
     def widest(self) -> float:
@@ -204,9 +204,9 @@ def logistic_nodes(steepness: float, widest: float) -> int:
 class TrapezoidSmoother(AbstractSmoother):
     """Any function of one number, by the trapezoid rule and automatic derivatives; accurate for smooth ones."""
 
-    function: Callable = eqx.field(static=True)
-    by: float = eqx.field(static=True, default=0.0)
-    nodes: int = eqx.field(static=True, default=401)
+    function: Callable = field(static=True)
+    by: float = field(static=True, default=0.0)
+    nodes: int = field(static=True, default=401)
     kinked: ClassVar[bool] = False
 
     def _averages(self, m, s, functions):

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.modules import field
 from limitlab.numerics.gauss.rules import direction_rule
 from limitlab.numerics.gauss.smoothing import REACH, AbstractSmoother, PiecewiseSmoother, Smoothed
 
@@ -100,11 +100,11 @@ def _cosine_power(z, d: int, power: int):
 class SpherePiecewise(AbstractSmoother):
     r""":math:`c_0 + c_1 x + \sum_i g_i (x - t_i)_+` averaged over a direction in d >= 2 dimensions."""
 
-    level: float = eqx.field(static=True)
-    tilt: float = eqx.field(static=True)
-    bends: tuple[float, ...] = eqx.field(static=True)
-    places: tuple[float, ...] = eqx.field(static=True)
-    d: int = eqx.field(static=True)
+    level: float = field(static=True)
+    tilt: float = field(static=True)
+    bends: tuple[float, ...] = field(static=True)
+    places: tuple[float, ...] = field(static=True)
+    d: int = field(static=True)
     kinked: ClassVar[bool] = True
 
     @classmethod
@@ -135,10 +135,10 @@ class SpherePiecewise(AbstractSmoother):
 class DirectionSmoother(AbstractSmoother):
     """Any function of one number averaged over a direction, by quadrature; for smooth ones."""
 
-    function: Callable = eqx.field(static=True)
-    derivative: Callable = eqx.field(static=True)
-    d: int = eqx.field(static=True)
-    nodes: int = eqx.field(static=True, default=201)
+    function: Callable = field(static=True)
+    derivative: Callable = field(static=True)
+    d: int = field(static=True)
+    nodes: int = field(static=True, default=201)
     kinked: ClassVar[bool] = True  # its pull is the derivative in s
 
     def __call__(self, m, s):

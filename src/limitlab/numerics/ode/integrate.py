@@ -8,12 +8,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from limitlab.compiled import filter_jit
 from limitlab.numerics.ode.dopri8 import OK, RAN_AWAY, SMALLEST, STALLED, TOO_MANY, March, begun, march, march_many
 from limitlab.numerics.ode.extrapolation import Followed, Frozen, follow
 from limitlab.numerics.ode.rk4 import norm, plus, runge_kutta_step
@@ -178,7 +178,7 @@ def _code(run: March, size: jax.Array) -> jax.Array:
     return jnp.where((run.code == STALLED) & grown, RAN_AWAY, run.code)
 
 
-@eqx.filter_jit
+@filter_jit
 def _solve_many(drift, drifts, starts, times, args, shared, rtol, atol, bound, max_steps):
     first = jax.tree.map(lambda x: x[0], starts)
     shaped = ravel_pytree(first)[1]
@@ -250,7 +250,7 @@ def _followed(freeze: Callable[[Any], Frozen], start, now: float, times: np.ndar
     return *_shaped(start, values, run.last), run.end, _verdict(STATUS.index(run.status), run.last, size), run.steps
 
 
-@eqx.filter_jit
+@filter_jit
 def _march(drift, start, run: March, times, args, rtol, atol, bound, most, pause) -> March:
     """Onwards to the step ``pause``; one vector is a third less to compile than a tree."""
     shaped = ravel_pytree(start)[1]
@@ -276,7 +276,7 @@ def _stiff(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], size
         now, h = reached, np.minimum(np.maximum((reached - now) / steps, SMALLEST), times[-1] - reached)
 
 
-@eqx.filter_jit
+@filter_jit
 def _implicit(drift, start, t0, first_step, times, args, rtol, atol, bound, max_steps, size):
     flat, shaped = ravel_pytree(start)
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from limitlab._setup import double
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.problems.activations.base import AbstractActivation
 from limitlab.text import code
 
@@ -17,7 +17,7 @@ __all__ = ["Custom"]
 class Custom(AbstractActivation):
     """Any differentiable function of ``jax.numpy``; it has no name and cannot be put in a file."""
 
-    given: Callable = eqx.field(static=True)
+    given: Callable = field(static=True)
 
     @double
     def __check_init__(self):

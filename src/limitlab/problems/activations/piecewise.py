@@ -1,10 +1,10 @@
 """Straight lines between knots."""
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.problems.activations.base import AbstractActivation, Pieces
 
 __all__ = ["Piecewise", "piecewise"]
@@ -13,7 +13,7 @@ __all__ = ["Piecewise", "piecewise"]
 class Piecewise(AbstractActivation):
     """Straight lines through the knots (x, y), constant to the left of the first and right of the last."""
 
-    knots: tuple[tuple[float, float], ...] = eqx.field(static=True)
+    knots: tuple[tuple[float, float], ...] = field(static=True)
 
     @property
     def name(self):

@@ -3,11 +3,11 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_integer
 from limitlab.numerics.gauss.smoothing import PolynomialSmoother
 from limitlab.numerics.gauss.terms import polynomial_terms
@@ -72,7 +72,7 @@ class Linear(AbstractPolynomial):
 class Hermite(AbstractPolynomial):
     r"""The probabilists' Hermite polynomial :math:`He_k` (leading coefficient one)."""
 
-    k: int = eqx.field(static=True)
+    k: int = field(static=True)
 
     @property
     def name(self):

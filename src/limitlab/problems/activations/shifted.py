@@ -1,7 +1,6 @@
 """Activations moved along their argument."""
 
-import equinox as eqx
-
+from limitlab.modules import field
 from limitlab.problems.activations.base import AbstractActivation
 
 __all__ = ["Shifted"]
@@ -10,8 +9,8 @@ __all__ = ["Shifted"]
 class Shifted(AbstractActivation):
     r"""The activation ``base`` moved to the left: :math:`\sigma(x + \mathrm{by})`."""
 
-    base: AbstractActivation = eqx.field(static=True)
-    by: float = eqx.field(static=True)
+    base: AbstractActivation = field(static=True)
+    by: float = field(static=True)
 
     @property
     def name(self):

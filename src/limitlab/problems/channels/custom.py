@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.errors import AccuracyWarning, InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_array, check_number
 from limitlab.numerics.gauss.normal import HALF_LOG_2PI, log_normal
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
@@ -93,10 +93,10 @@ class CustomBinary(BinaryChannel):
         True if P(+1|z) = P(+1|-z): then an estimate of 0 learns nothing.
     """
 
-    probability: Callable = eqx.field(static=True)
-    kinks: tuple[float, ...] = eqx.field(static=True, converter=_tuple, default=(0.0,))
-    width: float = eqx.field(static=True, default=0.1)
-    symmetric: bool = eqx.field(static=True, default=False)
+    probability: Callable = field(static=True)
+    kinks: tuple[float, ...] = field(static=True, converter=_tuple, default=(0.0,))
+    width: float = field(static=True, default=0.1)
+    symmetric: bool = field(static=True, default=False)
 
     @double
     def __check_init__(self):
@@ -160,13 +160,13 @@ class CustomChannel(AbstractChannel):
 
     labels: ClassVar[str] = "real"
 
-    log_density: Callable = eqx.field(static=True)
-    support: tuple[float, ...] = eqx.field(static=True, converter=_tuple)
-    draw: Callable | None = eqx.field(static=True, default=None)
-    kinks: tuple[float, ...] = eqx.field(static=True, converter=_tuple, default=(0.0,))
-    width: float = eqx.field(static=True, default=0.1)
-    label_width: float = eqx.field(static=True, default=0.1)
-    symmetric: bool = eqx.field(static=True, default=False)
+    log_density: Callable = field(static=True)
+    support: tuple[float, ...] = field(static=True, converter=_tuple)
+    draw: Callable | None = field(static=True, default=None)
+    kinks: tuple[float, ...] = field(static=True, converter=_tuple, default=(0.0,))
+    width: float = field(static=True, default=0.1)
+    label_width: float = field(static=True, default=0.1)
+    symmetric: bool = field(static=True, default=False)
 
     @double
     def __check_init__(self):

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from limitlab.modules import tree_at
 from limitlab.numerics.gauss.normal import (
     log_ndtr,
     log_normal,
@@ -133,7 +133,7 @@ def blind_residuals(
         place = jnp.clip(jnp.asarray(centre), -REACH * sd, top)
         edges.append(place[None] if loss.sharp else graded_edges(place, jnp.minimum(width, top), 2 * top, TEACHER))
     r, dr = panel_nodes(jnp.clip(jnp.concatenate(edges), -REACH * sd, top), ORDER)
-    noisier = eqx.tree_at(lambda c: c.variance, channel, noise)
+    noisier = tree_at(lambda c: c.variance, channel, noise)
     nothing = jnp.zeros_like(r)
     return Fields(r, nothing, nothing, dr * jnp.exp(noisier.output(r, nothing, p.rho).log_z))
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.problems.inputs.labelled import AbstractLabelledInputs
 
 __all__ = ["CustomInputs"]
@@ -20,7 +20,7 @@ class CustomInputs(AbstractLabelledInputs):
     Scale x so that |x|^2 is about 1; weights start with |w|^2 about d.
     """
 
-    sampler: Callable = eqx.field(static=True)
+    sampler: Callable = field(static=True)
 
     @double
     def __check_init__(self):

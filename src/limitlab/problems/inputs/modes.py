@@ -5,10 +5,11 @@ r"""A covariance as inputs and theories see it: atoms of eigenvalues, and the te
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from limitlab.modules import Module, field
 
 __all__ = ["Modes"]
 
@@ -16,7 +17,7 @@ EVEN = 0.6180339887498949  # multiples of it spread evenly over [0, 1): ties are
 CLOSE = 1e-9  # remainders nearer than this are tied
 
 
-class Modes(eqx.Module):
+class Modes(Module):
     """Eigenvalues c (K,), their shares h (K,) of all coordinates, squared components t2 (K,) of the teacher, rho_perp.
 
     ``smooth``: the atoms are nodes of a smooth law. At dimension d their coordinates are then quantiles of it.
@@ -26,7 +27,7 @@ class Modes(eqx.Module):
     h: Any
     t2: Any
     unexplained: Any
-    smooth: bool = eqx.field(static=True, default=False)
+    smooth: bool = field(static=True, default=False)
 
     @property
     def count(self) -> int:

@@ -8,10 +8,10 @@ r"""How the error of ridge regression falls with the number of samples, for powe
 import warnings
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.errors import AccuracyWarning, InputError
+from limitlab.modules import Module, field
 from limitlab.numerics.checks import check_array, check_number
 from limitlab.numerics.spectra.power_law import PowerModes
 from limitlab.numerics.spectral_ridge import spectral_ridge
@@ -23,7 +23,7 @@ LANES = 65  # penalties tried at once for every number of samples
 DEEP = 1e-14  # times the trace, the smallest penalty that is tried
 
 
-class RidgeCurve(Record, eqx.Module):
+class RidgeCurve(Record, Module):
     """Errors of ridge regression at each number of samples; mean squares, without a half.
 
     Attributes
@@ -48,7 +48,7 @@ class RidgeCurve(Record, eqx.Module):
     noise: float
     fitted_exponent: float | None
     predicted_exponent: float | None
-    note: str = eqx.field(static=True, default="")
+    note: str = field(static=True, default="")
 
     @property
     def excess(self) -> np.ndarray:

@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_array, check_integer, check_number, check_psd
 from limitlab.numerics.spectra.power_law import PowerModes, power_modes
 from limitlab.numerics.trees import plain
@@ -67,9 +67,9 @@ class Spectrum(AbstractSpectrum):
         rho_perp, the variance of the part of the teacher's field that is not linear in x.
     """
 
-    eigenvalues: np.ndarray = eqx.field(converter=_row("eigenvalues"))
-    weights: np.ndarray | None = eqx.field(converter=_row("weights"), default=None)
-    teacher: np.ndarray | None = eqx.field(converter=_row("teacher"), default=None)
+    eigenvalues: np.ndarray = field(converter=_row("eigenvalues"))
+    weights: np.ndarray | None = field(converter=_row("weights"), default=None)
+    teacher: np.ndarray | None = field(converter=_row("teacher"), default=None)
     unexplained: float = 0.0
 
     @double
@@ -203,7 +203,7 @@ class PowerLaw(AbstractSpectrum):
 
     decay: float
     target_decay: float
-    modes: int | None = eqx.field(static=True, converter=plain, default=None)
+    modes: int | None = field(static=True, converter=plain, default=None)
     unexplained: float = 0.0
 
     def __check_init__(self):

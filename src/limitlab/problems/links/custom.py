@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
+from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.problems.links.base import AbstractLink
 from limitlab.text import code
 
@@ -21,7 +22,7 @@ class CustomLink(AbstractLink):
     It has no name and cannot be put in a file.
     """
 
-    given: Callable = eqx.field(static=True)
+    given: Callable = field(static=True)
 
     @property
     def _label(self) -> str:
@@ -89,6 +90,6 @@ class CustomLink(AbstractLink):
             return
 
 
-@eqx.filter_jit
+@filter_jit
 def _compiled(link: CustomLink, z: jax.Array | np.ndarray) -> jax.Array:
     return link.value(z, jnp)

@@ -2,12 +2,12 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice
 from limitlab.problems.links.base import AbstractLink
 
@@ -43,7 +43,7 @@ class Majority(_Named):
 
     word = "majority"
 
-    ties: str | None = eqx.field(static=True, default=None)
+    ties: str | None = field(static=True, default=None)
 
     @property
     def expected(self):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.links.base import AbstractLink
 
@@ -21,9 +21,9 @@ class SeenLink(AbstractLink):
     ``known``: it is the mean itself, and no longer a label that chance decides on.
     """
 
-    link: AbstractLink = eqx.field(static=True)
-    channel: AbstractChannel = eqx.field(static=True)
-    known: bool = eqx.field(static=True, default=False)
+    link: AbstractLink = field(static=True)
+    channel: AbstractChannel = field(static=True)
+    known: bool = field(static=True, default=False)
 
     @property
     def name(self):

@@ -4,10 +4,10 @@ import functools
 import re
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.gauss.normal import erf
 from limitlab.problems.links.base import AbstractLink
 from limitlab.problems.sparse.text import MAX_VARIABLE, NUMBER, Reader
@@ -26,7 +26,7 @@ class TextLink(AbstractLink):
     ``sign`` (0 at 0), ``abs``, ``relu``, ``tanh`` and ``erf``, which is erf(x/sqrt(2)) as everywhere here.
     """
 
-    text: str = eqx.field(static=True)
+    text: str = field(static=True)
 
     def __check_init__(self):
         _tree(self.text)

@@ -11,11 +11,11 @@ roads, finite size and limit, ask for
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.convex.fit import Fit, in_span, undefined
 from limitlab.numerics.convex.newton import newton
@@ -209,12 +209,12 @@ class AbstractConvexLoss(AbstractLoss):
         )
 
 
-@eqx.filter_jit
+@filter_jit
 def _terms(loss: AbstractConvexLoss, y: jax.Array, z: jax.Array):
     return loss.value(y, z), *loss.gradient(y, z)
 
 
-@eqx.filter_jit
+@filter_jit
 def _prox(loss: AbstractConvexLoss, y: jax.Array, z: jax.Array, V: Any):
     return loss.prox(y, z, V)
 

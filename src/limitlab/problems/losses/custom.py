@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_array, check_choice, check_number
 from limitlab.problems.activations import Activation, activation
 from limitlab.problems.losses.base import AbstractConvexLoss, Proximal, newton_prox
@@ -45,7 +45,7 @@ class CustomLoss(AbstractConvexLoss):
     sharp: ClassVar[bool] = True  # `features` are edges
 
     function: Activation
-    of: str = eqx.field(static=True)  # type: ignore[misc]
+    of: str = field(static=True)  # type: ignore[misc]
     kinks: np.ndarray
     scale: float
 

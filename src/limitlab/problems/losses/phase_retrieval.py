@@ -1,8 +1,8 @@
 """The losses of phase retrieval, which are not convex: they do not see the sign of the output."""
 
-import equinox as eqx
 import jax.numpy as jnp
 
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice, check_number
 from limitlab.problems.losses.base import AbstractLoss, Misfit
 
@@ -38,7 +38,7 @@ class PhaseRetrievalLoss(AbstractLoss):
     """
 
     prefactor: float = 0.25
-    labels: str = eqx.field(static=True, default="modulus")
+    labels: str = field(static=True, default="modulus")
 
     def __check_init__(self):
         _check_prefactor(self)
@@ -91,7 +91,7 @@ class _SquaredField(AbstractLoss):
     r""":math:`\mathrm{prefactor}\,(y^2 - f)^2`, or :math:`(y - f)^2` if ``labels`` are intensities."""
 
     prefactor: float
-    labels: str = eqx.field(static=True)
+    labels: str = field(static=True)
 
     def value(self, y, z):
         return self.prefactor * jnp.square(_squared(self.labels, y) - z)

@@ -2,12 +2,12 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_array, check_choice, check_integer
 from limitlab.numerics.random import normal
 from limitlab.numerics.trees import as_array, is_zero, plain
@@ -51,11 +51,11 @@ class Committee(AbstractTeacher, AbstractStudent):
         start says).
     """
 
-    width: int = eqx.field(static=True, converter=plain)
-    activation: Activation = eqx.field(converter=activation, default="erf")
-    second_layer: str = eqx.field(static=True, default="fixed")
-    output_weights: np.ndarray | None = eqx.field(converter=_weights, default=None)
-    bias: str = eqx.field(static=True, default="none")
+    width: int = field(static=True, converter=plain)
+    activation: Activation = field(converter=activation, default="erf")
+    second_layer: str = field(static=True, default="fixed")
+    output_weights: np.ndarray | None = field(converter=_weights, default=None)
+    bias: str = field(static=True, default="none")
 
     by_start: ClassVar[bool] = True
     by_fields: ClassVar[bool] = True

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax.core import Tracer
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_integer
 from limitlab.numerics.random import normal
 from limitlab.numerics.trees import plain
@@ -48,9 +48,9 @@ class MultiIndex(AbstractTeacher):
         runs at finite d do not scatter with them; those of other priors are left as drawn.
     """
 
-    width: int = eqx.field(static=True)
-    link: AbstractLink = eqx.field(static=True)
-    ties: str | None = eqx.field(static=True, default=None)
+    width: int = field(static=True)
+    link: AbstractLink = field(static=True)
+    ties: str | None = field(static=True, default=None)
     prior: AbstractPrior = GaussianPrior()
 
     by_fields: ClassVar[bool] = True

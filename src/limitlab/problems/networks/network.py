@@ -2,9 +2,10 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
+
+from limitlab.modules import Module
 
 __all__ = ["Network"]
 
@@ -12,7 +13,7 @@ FEW = 3  # units, and
 SMALL = 2**16  # numbers of inputs, up to which products with vectors are the faster ones
 
 
-class Network(eqx.Module):
+class Network(Module):
     """Weights W (p, d) of p units in d dimensions, second layer a (p,), biases b (p,) or None."""
 
     W: Any

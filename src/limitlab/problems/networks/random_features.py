@@ -2,13 +2,13 @@
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.gauss.rules import panel_nodes
 from limitlab.numerics.random import normal
@@ -49,7 +49,7 @@ class RandomFeatures(AbstractStudent):
     always: ClassVar[tuple[str, ...]] = ("activation",)
 
     width_ratio: float
-    activation: Activation = eqx.field(converter=activation, default="relu")
+    activation: Activation = field(converter=activation, default="relu")
 
     def __check_init__(self):
         check_number("RandomFeatures", "width_ratio", self.width_ratio, low=0, open_low=True, remedy="It is p/d.")

@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.cube import members, walsh
 from limitlab.numerics.sets import popcount
 from limitlab.problems.base import AbstractTeacher
@@ -91,7 +91,7 @@ class SparseTarget(AbstractTeacher):
     variables that are left after reduction count as latent.
     """
 
-    text: str = eqx.field(static=True)
+    text: str = field(static=True)
 
     def draw(self, key, d):
         return self.live().draw(key, d)

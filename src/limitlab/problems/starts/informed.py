@@ -2,11 +2,11 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.random import normal
 from limitlab.problems.starts.base import AbstractStart, Order
@@ -52,7 +52,7 @@ class InformedStart(AbstractStart):
     joint: ClassVar[bool] = True
     alone: ClassVar[bool] = True
 
-    overlap: float | np.ndarray = eqx.field(converter=_number_or_matrix)
+    overlap: float | np.ndarray = field(converter=_number_or_matrix)
 
     def __check_init__(self):
         if np.ndim(self.overlap) == 2:

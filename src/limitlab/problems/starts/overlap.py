@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from limitlab.errors import InputError
+from limitlab.modules import field
 from limitlab.numerics.checks import check_psd
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.random import normal
@@ -32,9 +32,9 @@ class OverlapStart(AbstractStart):
 
     joint: ClassVar[bool] = True
 
-    Q: np.ndarray = eqx.field(converter=matrix)
-    M: np.ndarray = eqx.field(converter=matrix)
-    P: np.ndarray = eqx.field(converter=matrix)
+    Q: np.ndarray = field(converter=matrix)
+    M: np.ndarray = field(converter=matrix)
+    P: np.ndarray = field(converter=matrix)
 
     def __check_init__(self):
         for name in ("Q", "M", "P"):
@@ -51,10 +51,10 @@ class OverlapStart(AbstractStart):
 
     def check_beside(self, problem):
         p, k = self.M.shape
-        for field, network, width in (("student", problem.student, p), ("teacher", problem.teacher, k)):
+        for what, network, width in (("student", problem.student, p), ("teacher", problem.teacher, k)):
             if isinstance(network, Committee) and network.width != width:
                 raise InputError(
-                    f"Problem.start has overlaps M of shape {(p, k)} (students, teachers), but the {field} has width "
+                    f"Problem.start has overlaps M of shape {(p, k)} (students, teachers), but the {what} has width "
                     f"{network.width}. Give M one row per student unit and one column per teacher unit."
                 )
 

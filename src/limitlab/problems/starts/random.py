@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.modules import field
 from limitlab.numerics.checks import check_choice, check_number
 from limitlab.numerics.linalg import on_sphere
 from limitlab.numerics.random import normal, wishart
@@ -49,9 +49,9 @@ class RandomStart(AbstractStart):
     ADDED: ClassVar[tuple[str, ...]] = ("second_layer_scale",)
 
     scale: float = 1.0
-    sphere: bool = eqx.field(static=True, default=False)
-    second_layer: str = eqx.field(static=True, default="ones")
-    P: np.ndarray | None = eqx.field(converter=optional_matrix, default=None)
+    sphere: bool = field(static=True, default=False)
+    second_layer: str = field(static=True, default="ones")
+    P: np.ndarray | None = field(converter=optional_matrix, default=None)
     bias_scale: float = 0.0
     second_layer_scale: float = 1.0
 
