@@ -12,11 +12,11 @@ with the projector Pi on what symmetry allows in e. So 1 - hJ is inverted neuron
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from limitlab.compiled import filter_jit
 from limitlab.macro.sparse.flow import Flow, Particles, drift, error_of, means, moved, outputs, width
 from limitlab.numerics.cube import walsh
 
@@ -40,12 +40,12 @@ def _rows(x: Particles) -> jax.Array:
     return jnp.concatenate([x.a[:, None], x.u, x.r[:, None]], axis=1)
 
 
-@eqx.filter_jit
+@filter_jit
 def _velocity(flow: Flow, v: jax.Array) -> jax.Array:
     return _rows(drift(_particles(v), flow))
 
 
-@eqx.filter_jit
+@filter_jit
 def _parts(flow: Flow, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """D (n, K, K), G (n, K, M) and F (n, M, K)."""
     x, size = _particles(v), len(flow.points)
