@@ -11,6 +11,7 @@ with the projector Pi on what symmetry allows in e. So 1 - hJ is inverted neuron
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,12 +42,12 @@ def _rows(x: Particles) -> jax.Array:
 
 
 @filter_jit
-def _velocity(flow: Flow, v: jax.Array) -> jax.Array:
+def _velocity(flow: Flow, v: Any) -> jax.Array:
     return _rows(drift(_particles(v), flow))
 
 
 @filter_jit
-def _parts(flow: Flow, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _parts(flow: Flow, v: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """D (n, K, K), G (n, K, M) and F (n, M, K)."""
     x, size = _particles(v), len(flow.points)
     e = error_of(flow, outputs(flow, x))
