@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.compiled import filter_jit
-from limitlab.modules import AbstractVar, Module, field, is_array, is_array_like, tree_at
+from limitlab.modules import AbstractVar, Module, field, filter_jit, is_array, is_array_like, tree_at
 
 T = TypeVar("T")
 
