@@ -118,7 +118,7 @@ class _Init:
         self.cls = cls
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        made: Any = _init_of(self.cls)
+        made: Any = vars(self).setdefault("made", _init_of(self.cls))  # one, also for threads
         self.cls.__init__ = self.cls.__filled__ = made
         return made.__get__(instance, owner)
 
