@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import functools
 import inspect
+import threading
 import typing
 from collections.abc import Callable, Hashable, Iterable
 from typing import Annotated, Any, TypeVar
@@ -69,11 +70,18 @@ class _Plan:
 
 
 _plans: dict[type, _Plan] = {}
+_planning = threading.RLock()
 
 
-def _plan(cls: type) -> _Plan:
-    """Made when the first object is; one, also for threads."""
-    return _plans.get(cls) or _plans.setdefault(cls, _Plan(cls))
+def _plan(cls: Any) -> _Plan:
+    """Made when the first object is, and JAX told of the class: of most of them there never is one."""
+    if cls not in _plans:
+        with _planning:
+            if cls not in _plans:
+                plan = _Plan(cls)
+                register_pytree_with_keys(cls, _flatten_with_keys, functools.partial(_unflatten, cls), _flatten)
+                _plans[cls] = plan
+    return _plans[cls]
 
 
 def _is_abstract(hint: Any) -> bool:
@@ -161,7 +169,6 @@ class _Modules(abc.ABCMeta):
         if fills:
             made = _Init(cls) if cls.__module__.startswith("limitlab.") else _init_of(cls)
             cls.__init__ = cls.__filled__ = made
-        register_pytree_with_keys(cls, _flatten_with_keys, functools.partial(_unflatten, cls), _flatten)
         return cls
 
     def __call__(cls: Any, *args: Any, **kwargs: Any):
@@ -199,6 +206,10 @@ class Module(Hashable, metaclass=_Modules):
     After ``__init__``, which may be written or left to the fields, converters are applied; then ``__check_init__`` is
     called, of each class that has one, the most derived first.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        _plan(cls)  # also where pickle makes an object
+        return super().__new__(cls)
 
     if not typing.TYPE_CHECKING:  # for whom fields are the only attributes
 
