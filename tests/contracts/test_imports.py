@@ -118,6 +118,8 @@ CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "WeakKeyDicti
 FILLED = {
     ("_setup.py", "_lent"): "what the environment had before JAX was told by it; given back at once",
     ("bar.py", "live"): "the console that draws a bar just now",
+    ("modules/classes.py", "_plans"): "what is known of the fields of a class, one for each",
+    ("modules/compiled.py", "_programs"): "the program of a function goes with the function",
     ("spec/write.py", "_TOKENS"): "names of objects that nothing else tells apart; no result is looked up here",
 }
 IDENTITY = {

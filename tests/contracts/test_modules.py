@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 
 import limitlab as ll
-from limitlab.compiled import filter_jit
-from limitlab.modules import AbstractVar, Module, field, is_array, is_array_like, tree_at
+from limitlab.modules import AbstractVar, Module, field, filter_jit, is_array, is_array_like, tree_at
 
 T = TypeVar("T")
 
@@ -357,6 +356,20 @@ sys.stdout.buffer.write(cloudpickle.dumps((Own(1, "n"), Heir(1))))
     own, heir = cloudpickle.loads(done.stdout)
     assert (jax.tree.leaves(own), own.name, jax.tree.leaves(heir), heir.name) == ([1], "n", [2], "told")
     assert jax.tree.leaves(type(own)(3, name="m")) == [3] and jax.tree.leaves(type(heir)(3)) == [6]
+
+
+def test_an_object_from_a_file_is_a_tree_before_any_was_made():
+    code = """
+import pickle, sys, jax
+from typing import Any
+from limitlab.modules import Module
+class Own(Module):
+    a: Any
+print(jax.tree.leaves(pickle.loads(bytes.fromhex(sys.argv[1]))))
+"""
+    words = b"\x80\x04c__main__\nOwn\n)\x81}(\x8c\x01aK\x05ub."  # Own.__new__(Own), then a = 5
+    done = subprocess.run([sys.executable, "-c", code, words.hex()], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[5]"
 
 
 def test_replace_makes_it_anew():

@@ -10,7 +10,7 @@ from limitlab.algorithms.base import AbstractFit
 from limitlab.algorithms.data import DRAW, draw_set, replica_key, sample_count
 from limitlab.algorithms.random_features import TESTS, Drawn, warn_beyond_equivalence
 from limitlab.algorithms.settings.fixed_data import ConvexFit
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.checks import check_number
 from limitlab.numerics.convex.fit import Fit
 from limitlab.numerics.machine import Memory

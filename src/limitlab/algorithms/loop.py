@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
-from limitlab.modules import is_array
+from limitlab.modules import filter_jit, is_array
 from limitlab.states.run import Run
 from limitlab.verbs import Progress
 

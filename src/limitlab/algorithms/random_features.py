@@ -6,8 +6,8 @@ import numpy as np
 
 from limitlab.algorithms.data import RUN, replica_key
 from limitlab.algorithms.settings.fixed_data import ConvexFit
-from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
+from limitlab.modules import filter_jit
 from limitlab.numerics.convex.fit import Fit
 from limitlab.problems.networks import RandomFeatures
 from limitlab.verbs import caution

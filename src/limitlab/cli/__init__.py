@@ -1,7 +1,10 @@
 """The command ``limitlab``: every verb of the library from a terminal."""
 
-from limitlab.cli import commands, store_commands, sweep_commands, warm
-from limitlab.cli.app import app, main
+from limitlab._lazy import loading
+
+with loading():
+    from limitlab.cli import commands, store_commands, sweep_commands, warm
+    from limitlab.cli.app import app, main
 
 __all__ = ["app", "main"]
 

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import filter_jit
 from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.cube import members
 from limitlab.numerics.gauss.rules import legendre

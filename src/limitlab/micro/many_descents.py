@@ -11,9 +11,8 @@ from limitlab.algorithms.descent.line import direction_student
 from limitlab.algorithms.descent.step import FRAME, START, Course, begin, descent_step
 from limitlab.algorithms.one_pass.views import closed
 from limitlab.algorithms.settings.fixed_data import Descent, NetworkDescent, WideDescent, fitting
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
-from limitlab.modules import Module, tree_at
+from limitlab.modules import Module, filter_jit, tree_at
 from limitlab.numerics.machine import Memory, check_memory
 from limitlab.numerics.trees import as_array, as_arrays, traced
 from limitlab.problems.asked import Asked

@@ -12,9 +12,8 @@ from limitlab.algorithms.loop import advance_many, march
 from limitlab.algorithms.one_pass.base import begin, chain_columns, in_words, stepper
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.algorithms.one_pass.views import closed
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
-from limitlab.modules import Module, tree_at
+from limitlab.modules import Module, filter_jit, tree_at
 from limitlab.numerics.checks import check_times, whole_steps
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.machine import blank

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.losses.base import AbstractConvexLoss, AbstractLoss

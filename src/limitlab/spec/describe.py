@@ -40,7 +40,7 @@ MADE = set(  # what Python puts into a class by itself
     "__module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ __annotate__ __annotate_func__ "
     "__annotations_cache__ __dataclass_params__ __dataclass_fields__ __match_args__ __abstractmethods__ "
     "__abstractvars__ __abstractclassvars__ _abc_impl __parameters__ __orig_bases__ __firstlineno__ "
-    "__static_attributes__ __slotnames__ __type_params__ __classcell__ __non_callable_proto_members__ "
+    "__static_attributes__ __slotnames__ __filled__ __type_params__ __classcell__ __non_callable_proto_members__ "
     "__protocol_attrs__".split()
 )
 Jitted = type(jax.jit(lambda: 0))
@@ -422,7 +422,7 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
 
 def _is_module(kind: type) -> bool:
     """Whether all that objects of a class have is in their fields: a module of limitlab's, or of equinox."""
-    homes = ("limitlab.modules", "equinox")
+    homes = ("limitlab.modules.", "equinox.")
     return any(base.__name__ == "Module" and base.__module__.startswith(homes) for base in kind.__mro__)
 
 

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
-from limitlab.modules import Module, field
+from limitlab.modules import Module, field, filter_jit
 from limitlab.numerics.linalg import gram_factor
 from limitlab.problems.base import AbstractInputs, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel

@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
-from limitlab.modules import field
+from limitlab.modules import field, filter_jit
 from limitlab.numerics.cube import cube_points, walsh
 from limitlab.problems.activations import Activation
 from limitlab.problems.networks import Committee, Network

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
-from limitlab.modules import Module
+from limitlab.modules import Module, filter_jit
 from limitlab.numerics.gauss.fields import AbstractFieldSum, field_sum
 from limitlab.numerics.keys import Stream, stream
 from limitlab.numerics.linalg import realised

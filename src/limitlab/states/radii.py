@@ -8,8 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from limitlab.compiled import filter_jit
-from limitlab.modules import field
+from limitlab.modules import field, filter_jit
 from limitlab.problems.networks import Network
 from limitlab.states.run import Learner
 from limitlab.states.test_risk import TestRisk

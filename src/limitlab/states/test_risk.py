@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from limitlab.compiled import filter_jit
-from limitlab.modules import Module
+from limitlab.modules import Module, filter_jit
 from limitlab.problems.base import CHUNK, AbstractStudent, Points
 from limitlab.problems.losses import AbstractLoss
 from limitlab.states.view import RUN, AbstractView, Variable

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import filter_jit
 from limitlab.problems.channels import AbstractChannel, GaussianNoise, Modulus, Sign, SquaredModulus
 from limitlab.problems.losses import AbstractConvexLoss, AbstractLoss
 from limitlab.problems.priors import AbstractPrior

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import Descent
-from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
+from limitlab.modules import filter_jit
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import AbstractChannel
 from limitlab.problems.losses import AbstractLoss

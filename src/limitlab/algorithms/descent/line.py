@@ -10,8 +10,8 @@ from limitlab.algorithms.data import DRAW, RUN, DataSet, draw_set, replica_key, 
 from limitlab.algorithms.descent.curvature import warn_if_unstable
 from limitlab.algorithms.descent.step import START, Course, Nature, begin, descend
 from limitlab.algorithms.settings.fixed_data import Descent
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import filter_jit
 from limitlab.numerics.linalg import on_sphere
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced

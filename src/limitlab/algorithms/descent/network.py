@@ -12,7 +12,7 @@ from limitlab.algorithms.one_pass.base import check_start
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
 from limitlab.algorithms.settings.fixed_data import NetworkDescent
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.trees import traced
 from limitlab.states.committee import CommitteeView, overlap_variables

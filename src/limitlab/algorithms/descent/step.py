@@ -19,8 +19,7 @@ import numpy as np
 from limitlab.algorithms.data import DataSet, draw_labels
 from limitlab.algorithms.descent.base import AbstractDescent
 from limitlab.algorithms.loop import march
-from limitlab.compiled import filter_jit
-from limitlab.modules import Module, field
+from limitlab.modules import Module, field, filter_jit
 from limitlab.numerics.random import normal
 from limitlab.problems.base import AbstractInputs, AbstractStudent, AbstractTeacher
 from limitlab.problems.channels import AbstractChannel

@@ -15,8 +15,8 @@ from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_co
 from limitlab.algorithms.descent.step import START
 from limitlab.algorithms.loop import march
 from limitlab.algorithms.settings.fixed_data import PhaseData, WideDescent
-from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
+from limitlab.modules import filter_jit
 from limitlab.numerics.machine import Memory, one_thread
 from limitlab.numerics.trees import traced
 from limitlab.states.committee import overlap_variables

@@ -18,8 +18,8 @@ from limitlab._setup import double
 from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.gamp.iteration import FLOOR, Model, begin, converge, gather, settle
 from limitlab.algorithms.gamp.starts import check_start, start_from
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import filter_jit
 from limitlab.numerics.checks import check_seed
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import Asked

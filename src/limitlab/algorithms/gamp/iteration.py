@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.priors import AbstractPrior
 

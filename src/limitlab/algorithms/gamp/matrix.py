@@ -19,8 +19,8 @@ from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_co
 from limitlab.algorithms.gamp.output import HELD, MatrixOutput, output_of
 from limitlab.algorithms.gamp.predictions import prediction_errors
 from limitlab.algorithms.settings.multi_index import MultiGLM
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
+from limitlab.modules import filter_jit
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import traced
 from limitlab.problems.links.base import AbstractLink

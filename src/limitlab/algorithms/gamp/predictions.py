@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.gamp.output import MatrixOutput
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.gauss.rules import sobol_points
 
 __all__ = ["prediction_errors"]

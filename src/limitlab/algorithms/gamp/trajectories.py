@@ -10,7 +10,7 @@ from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_co
 from limitlab.algorithms.gamp.iteration import Iterated, Model, begin, gather, iterate
 from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.algorithms.settings.fixed_data import GLM
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.trees import as_array, traced
 from limitlab.states.request import Request, Seen

@@ -22,9 +22,8 @@ from limitlab.algorithms.loop import Steps, advance, march
 from limitlab.algorithms.one_pass.chain import overlaps_drawn, overlaps_moved
 from limitlab.algorithms.one_pass.setting import OnePass, Sample
 from limitlab.algorithms.one_pass.views import seen_bytes, view_of
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
-from limitlab.modules import AbstractVar
+from limitlab.modules import AbstractVar, filter_jit
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.machine import Memory, blank

@@ -10,8 +10,7 @@ import numpy as np
 from limitlab.algorithms.checks import check_rate
 from limitlab.algorithms.one_pass.base import AbstractOnePass, Stage
 from limitlab.algorithms.one_pass.setting import OnePass
-from limitlab.compiled import filter_jit
-from limitlab.modules import field, tree_at
+from limitlab.modules import field, filter_jit, tree_at
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.trees import plain
 from limitlab.problems.base import Pace

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import GLM
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import Points, curve, stable_states
+from limitlab.modules import filter_jit
 from limitlab.numerics.machine import relieve
 from limitlab.numerics.roots import bisect
 from limitlab.numerics.trees import traced

@@ -16,10 +16,10 @@ import numpy as np
 
 from limitlab._setup import double
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, at_infinity, make_data, risk, seen
 from limitlab.macro.mixtures.radial_flow import RadialFlow
+from limitlab.modules import filter_jit
 from limitlab.numerics.gauss import normal
 from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.numerics.machine import relieve

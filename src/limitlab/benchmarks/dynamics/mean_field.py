@@ -8,9 +8,9 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.benchmarks.table import Table, best, run, together
-from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull
 from limitlab.macro.mixtures.start import Units
+from limitlab.modules import filter_jit
 
 D, PARTICLES, SAMPLES = 40, 1000, 16384
 

@@ -13,9 +13,9 @@ from limitlab.algorithms.loop import advance
 from limitlab.algorithms.one_pass.base import begin, stepper
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.benchmarks.table import Table, best, run, together
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import drift, flow
+from limitlab.modules import filter_jit
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.numerics.random import normal

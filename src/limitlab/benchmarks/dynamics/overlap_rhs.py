@@ -20,9 +20,9 @@ import numpy as np
 
 import limitlab as ll
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import drift
+from limitlab.modules import filter_jit
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
 from limitlab.states.overlaps import Overlaps, error_sum

@@ -9,7 +9,7 @@ from limitlab.algorithms.gamp.iteration import Model, begin, gather
 from limitlab.algorithms.gamp.iteration import iterate as passes
 from limitlab.algorithms.gamp.trajectories import _trajectories
 from limitlab.benchmarks.table import Table, run, together
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.random import normal
 from limitlab.numerics.trees import traced
 

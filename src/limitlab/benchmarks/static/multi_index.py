@@ -15,9 +15,9 @@ from limitlab.algorithms.gamp.matrix import MatrixState
 from limitlab.algorithms.gamp.matrix import step as matrix_step
 from limitlab.algorithms.gamp.output import output_of
 from limitlab.benchmarks.table import Table, best, run, together
-from limitlab.compiled import filter_jit
 from limitlab.macro.multi.branches import Model
 from limitlab.macro.multi.information import field_law
+from limitlab.modules import filter_jit
 from limitlab.problems.links.named import Majority
 
 STEPS = 2

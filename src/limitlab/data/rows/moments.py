@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.problems.losses.base import AbstractConvexLoss
 
 __all__ = ["by_blocks", "losses_of", "paid", "pulls"]

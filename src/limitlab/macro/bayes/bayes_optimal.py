@@ -8,12 +8,11 @@ import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import GLM, at_ratio
 from limitlab.algorithms.settings.multi_index import MultiGLM, several
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.bayes.fixed_points import FixedPoint, bayes_states, curve
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.multi.report import bayes_matrix, check_bins, matrix_setting
-from limitlab.modules import field
+from limitlab.modules import field, filter_jit
 from limitlab.numerics.machine import relieve
 from limitlab.numerics.shapes import filled
 from limitlab.numerics.trees import plain, traced

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
 from limitlab.errors import ConvergenceError
+from limitlab.modules import filter_jit
 from limitlab.numerics.roots import illinois
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels import AbstractChannel

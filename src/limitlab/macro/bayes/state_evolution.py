@@ -9,13 +9,12 @@ import numpy as np
 from limitlab.algorithms.gamp.gamp import GAMP
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.algorithms.settings.multi_index import MultiGLM, several
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.bayes.bayes_optimal import label_errors
 from limitlab.macro.bayes.fixed_points import V_FLOOR, FixedPoint, curve, stable_states
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.multi.report import check_bins, evolved_matrix, follows, matrix_setting
-from limitlab.modules import Module, field
+from limitlab.modules import Module, field, filter_jit
 from limitlab.numerics.checks import check_integer, check_number
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.shapes import along_rows, places

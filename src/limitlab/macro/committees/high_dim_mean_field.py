@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError, LimitUndefinedError
 from limitlab.macro.committees.particles import CHUNK, Cloud, Interaction, cloud_risk, drift, interaction
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import limit_start
-from limitlab.modules import field, tree_at
+from limitlab.modules import field, filter_jit, tree_at
 from limitlab.numerics.checks import check_integer, check_number, check_seed
 from limitlab.numerics.gauss.pairs import pair_numbers
 from limitlab.numerics.gauss.rules import normal_rule

@@ -22,9 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.descent.base import AbstractDescent
-from limitlab.compiled import filter_jit
 from limitlab.macro.dmft.rows import Fit, Kernels, Model, Row, Scheme
-from limitlab.modules import Module
+from limitlab.modules import Module, filter_jit
 from limitlab.numerics.gauss.rules import sobol_points
 from limitlab.numerics.linalg import gram_factor
 from limitlab.numerics.random import normal

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
 from limitlab.macro.dmft.paths import (
     Block,
     Front,
@@ -16,7 +15,7 @@ from limitlab.macro.dmft.paths import (
     observe,
 )
 from limitlab.macro.dmft.rows import Kernels, Model, Row, Scheme, close_row, first_kernels, roomier
-from limitlab.modules import Module
+from limitlab.modules import Module, filter_jit
 from limitlab.verbs import Pace, tick
 
 __all__ = ["Batch", "block_length", "bytes_needed", "continue_batch", "first_batch", "iterate_batch"]

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from limitlab.compiled import filter_jit
 from limitlab.macro.erm.spectral import Law
+from limitlab.modules import filter_jit
 from limitlab.problems.channels.base import AbstractChannel
 from limitlab.problems.losses import AbstractConvexLoss
 from limitlab.problems.population import errors, response

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.fixed_data import ConvexFit
-from limitlab.compiled import filter_jit
 from limitlab.macro.erm.spectral import Law, weights_by_mode
+from limitlab.modules import filter_jit
 from limitlab.numerics.spectral_ridge import spectral_ridge
 from limitlab.numerics.trees import traced
 from limitlab.problems.channels.base import AbstractChannel

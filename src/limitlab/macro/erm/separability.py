@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
-from limitlab.compiled import filter_jit
 from limitlab.errors import ConvergenceError, InputError
+from limitlab.modules import filter_jit
 from limitlab.numerics.gauss.normal import density, measure
 from limitlab.numerics.gauss.rules import REACH, graded_edges, panel_nodes
 from limitlab.numerics.trees import traced

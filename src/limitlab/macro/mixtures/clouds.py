@@ -13,12 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.mixtures.closed import ClosedField, closed_field, closed_pull, closed_risk, has_closed_form
 from limitlab.macro.mixtures.samples import SampleField, sample_field, sample_pull, sample_risk
 from limitlab.macro.mixtures.start import Units, draw_clouds
-from limitlab.modules import Module
+from limitlab.modules import Module, filter_jit
 from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import integrate

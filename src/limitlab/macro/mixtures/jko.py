@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.mixtures.particles import RadialPath
+from limitlab.modules import filter_jit
 from limitlab.numerics.shapes import along_rows
 from limitlab.verbs import Pace, tick, turns
 

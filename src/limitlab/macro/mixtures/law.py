@@ -20,8 +20,7 @@ import numpy as np
 
 from limitlab._setup import double
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
-from limitlab.compiled import filter_jit
-from limitlab.modules import Module
+from limitlab.modules import Module, filter_jit
 from limitlab.numerics.gauss.rules import length_nodes
 from limitlab.numerics.gauss.smoothing import AbstractSmoother, PiecewiseSmoother, Smoothed
 from limitlab.numerics.gauss.sphere import DirectionSmoother, SpherePiecewise

@@ -16,10 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, network, norm_speeds, risks, seen
 from limitlab.macro.sparse.nodes import second_layer_nodes
-from limitlab.modules import Module, tree_at
+from limitlab.modules import Module, filter_jit, tree_at
 from limitlab.numerics.gauss.rules import hermite, legendre, length_nodes, normal_weights, panel_nodes
 from limitlab.numerics.ode.integrate import integrate
 from limitlab.numerics.shapes import along_rows

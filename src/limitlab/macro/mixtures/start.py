@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import LabelledOnePass
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.keys import Stream, root
 from limitlab.numerics.random import normal
 from limitlab.problems.starts.neurons import Neurons

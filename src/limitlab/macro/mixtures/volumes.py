@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
 from limitlab.macro.mixtures.law import Radial, RadialData, RadialUnits, make_data, risks, seen
-from limitlab.modules import Module
+from limitlab.modules import Module, filter_jit
 from limitlab.numerics.trees import as_array
 from limitlab.problems.starts.neurons import Neurons
 from limitlab.verbs import Pace, tick

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
-from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning
+from limitlab.modules import filter_jit
 from limitlab.numerics.gauss.fields import AbstractFieldSum, FieldMoments
 from limitlab.numerics.trees import NUMBERS
 from limitlab.states.overlaps import Overlaps, error_coefficients, limit_overlaps

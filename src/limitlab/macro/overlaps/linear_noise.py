@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
-from limitlab.compiled import filter_jit
 from limitlab.errors import ConvergenceError
 from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.increments import coordinates, covariance, flatten, noise_variance, sample_rule, unflatten
 from limitlab.macro.overlaps.size import overlap_bytes
+from limitlab.modules import filter_jit
 from limitlab.numerics.checks import check_number, check_times
 from limitlab.numerics.machine import Memory, check_memory, relieve
 from limitlab.numerics.ode.integrate import norm, runge_kutta_step

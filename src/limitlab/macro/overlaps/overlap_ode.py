@@ -8,13 +8,12 @@ import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.algorithms.settings.spectral import spectral_setting
-from limitlab.compiled import filter_jit
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import crowds, flow, limit_start, quadrature_error, tolerance, warn_of_error
 from limitlab.macro.overlaps.family import How, kin, solve_many
 from limitlab.macro.overlaps.size import is_cheap, jacobian_bytes, overlap_bytes, path_bytes, solver_for, start_bytes
 from limitlab.macro.overlaps.spectral import predict_spectral, spectral_memory
-from limitlab.modules import field
+from limitlab.modules import field, filter_jit
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed, check_times
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.machine import Memory, check_memory, fits

@@ -7,14 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
-from limitlab.compiled import filter_jit
 from limitlab.errors import AccuracyWarning, InputError
 from limitlab.macro.limit import AbstractLimit
 from limitlab.macro.overlaps.drift import drift
 from limitlab.macro.overlaps.finite_size import finite_size_drift
 from limitlab.macro.overlaps.increments import increment_sum, noise_variance
 from limitlab.macro.overlaps.size import overlap_bytes, path_bytes, start_bytes
-from limitlab.modules import Module, field
+from limitlab.modules import Module, field, filter_jit
 from limitlab.numerics.checks import check_choice, check_integer, check_number, check_seed
 from limitlab.numerics.gauss.fields import AbstractFieldSum
 from limitlab.numerics.keys import Stream, root

@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.settings.spectral import LinearOnePass, SpectralCommittee
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import limit_start, quadrature_error, warn_of_error
+from limitlab.modules import filter_jit
 from limitlab.numerics.checks import whole_steps
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import Integration, integrate

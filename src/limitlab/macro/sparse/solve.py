@@ -10,11 +10,11 @@ import numpy as np
 
 from limitlab.algorithms.one_pass.layerwise_sgd import LayerwiseSGD
 from limitlab.algorithms.settings.one_pass import SparseOnePass
-from limitlab.compiled import filter_jit
 from limitlab.macro.sparse.flow import NARROWEST, NUMBERS, Flow, Particles, drift, make_flow, network, width, with_width
 from limitlab.macro.sparse.linearised import FrozenFlow, is_worthwhile
 from limitlab.macro.sparse.nodes import Nodes
 from limitlab.macro.sparse.step_noise import Kicked, kicked_drift, residual
+from limitlab.modules import filter_jit
 from limitlab.numerics.cube import walsh
 from limitlab.numerics.gauss.rules import normal_nodes
 from limitlab.numerics.machine import Memory

@@ -23,8 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
-from limitlab.modules import AbstractVar, Module, field
+from limitlab.modules import AbstractVar, Module, field, filter_jit
 from limitlab.numerics.gauss.bent import bent_moments, bent_values
 from limitlab.numerics.gauss.erf import Nodes, erf_nodes, node_moments, node_values
 from limitlab.numerics.gauss.rules import SOBOL_POINTS, GaussianRule, normal_rule, trapezoid_steps

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.ode.dopri8 import OK, RAN_AWAY, SMALLEST, STALLED, TOO_MANY, March, begun, march, march_many
 from limitlab.numerics.ode.extrapolation import Followed, Frozen, follow
 from limitlab.numerics.ode.rk4 import norm, plus, runge_kutta_step

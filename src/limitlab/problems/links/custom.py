@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab._setup import double
-from limitlab.compiled import filter_jit
 from limitlab.errors import InputError
-from limitlab.modules import field
+from limitlab.modules import field, filter_jit
 from limitlab.problems.links.base import AbstractLink
 from limitlab.text import code
 

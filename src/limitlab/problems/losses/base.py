@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
+from limitlab.modules import filter_jit
 from limitlab.numerics.checks import check_choice
 from limitlab.numerics.convex.fit import Fit, in_span, undefined
 from limitlab.numerics.convex.newton import newton

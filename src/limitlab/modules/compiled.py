@@ -1,4 +1,4 @@
-"""Functions of modules, compiled."""
+"""Functions of modules, compiled: arrays are traced, and all else is static."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ import jax
 from jax.core import Tracer
 from jax.tree_util import register_pytree_node, tree_flatten
 
-from limitlab.modules import Module, is_array
+from limitlab.modules.classes import Module, is_array
 
 __all__ = ["Compiled", "Lowered", "Program", "filter_jit"]
 

@@ -1,13 +1,10 @@
-"""Frozen classes that are trees of arrays.
-
-Names and meanings are those of equinox, of which this and `limitlab.compiled` are the parts that limitlab needs: to
-import it and to make a hundred classes with it costs four tenths of `import jax`, before anything is computed.
-"""
+"""Frozen classes that are trees of arrays."""
 
 import abc
 import dataclasses
 import functools
 import inspect
+import threading
 import typing
 from collections.abc import Callable, Hashable, Iterable
 from typing import Annotated, Any, TypeVar
@@ -51,7 +48,7 @@ def is_array_like(x: Any) -> bool:
 
 # --- classes -----------------------------------------------------------------------------------------------------
 
-_making: set[int] = set()  # ids of objects whose __init__ runs
+MAKING = "(being made)"  # in the __dict__ of an object while its __init__ runs
 
 
 class _Plan:
@@ -73,11 +70,18 @@ class _Plan:
 
 
 _plans: dict[type, _Plan] = {}
+_planning = threading.RLock()
 
 
-def _plan(cls: type) -> _Plan:
-    """Made when the first object is; one, also for threads."""
-    return _plans.get(cls) or _plans.setdefault(cls, _Plan(cls))
+def _plan(cls: Any) -> _Plan:
+    """Made when the first object is, and JAX told of the class: of most of them there never is one."""
+    if cls not in _plans:
+        with _planning:
+            if cls not in _plans:
+                plan = _Plan(cls)
+                register_pytree_with_keys(cls, _flatten_with_keys, functools.partial(_unflatten, cls), _flatten)
+                _plans[cls] = plan
+    return _plans[cls]
 
 
 def _is_abstract(hint: Any) -> bool:
@@ -112,31 +116,25 @@ def _init_of(cls: Any) -> Callable[..., None]:
     }
     if hasattr(cls, "__post_init__"):
         body["__post_init__"] = cls.__post_init__
-    made = dataclasses.dataclass(eq=False, repr=False)(type(cls.__name__, (), body)).__init__
-    _made.add(made)
-    return made
+    return dataclasses.dataclass(eq=False, repr=False)(type(cls.__name__, (), body)).__init__
 
 
 class _Init:
     """``__init__`` of one of limitlab's classes until it is asked for: of most it never is."""
 
-    def __init__(self, cls: type):
+    def __init__(self, cls: Any):
         self.cls = cls
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        made: Any = _init_of(self.cls)
-        self.cls.__init__ = made
+        made: Any = vars(self).setdefault("made", _init_of(self.cls))  # one, also for threads
+        self.cls.__init__ = self.cls.__filled__ = made
         return made.__get__(instance, owner)
 
 
 def _fills_fields(cls: type) -> bool:
     """Whether nobody has written an ``__init__``, neither for the class nor for the nearest base that has one."""
     home = next(base for base in cls.__mro__ if "__init__" in vars(base))
-    init = vars(home)["__init__"]
-    return home is object or isinstance(init, _Init) or init in _made
-
-
-_made: set[Any] = set()  # each __init__ that dataclasses made
+    return home is object or vars(home)["__init__"] is vars(home).get("__filled__")
 
 
 def _flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -169,8 +167,8 @@ class _Modules(abc.ABCMeta):
         dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
         cls.__annotations__, cls.__doc__ = hints, doc
         if fills:
-            cls.__init__ = _Init(cls) if cls.__module__.startswith("limitlab.") else _init_of(cls)
-        register_pytree_with_keys(cls, _flatten_with_keys, functools.partial(_unflatten, cls), _flatten)
+            made = _Init(cls) if cls.__module__.startswith("limitlab.") else _init_of(cls)
+            cls.__init__ = cls.__filled__ = made
         return cls
 
     def __call__(cls: Any, *args: Any, **kwargs: Any):
@@ -178,11 +176,11 @@ class _Modules(abc.ABCMeta):
         plan = _plan(cls)
         if plan.missing:
             raise TypeError(f"Can't instantiate abstract class {cls.__name__} without {', '.join(plan.missing)}")
-        _making.add(id(self))
+        self.__dict__[MAKING] = True
         try:
             cls.__init__(self, *args, **kwargs)
         finally:
-            _making.discard(id(self))
+            del self.__dict__[MAKING]
         for name in plan.names.keys() - self.__dict__.keys():
             if not hasattr(self, name):
                 raise TypeError(f"Field {name!r} of {cls.__name__} was not initialized.")
@@ -209,10 +207,14 @@ class Module(Hashable, metaclass=_Modules):
     called, of each class that has one, the most derived first.
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any):
+        _plan(cls)  # also where pickle makes an object
+        return super().__new__(cls)
+
     if not typing.TYPE_CHECKING:  # for whom fields are the only attributes
 
         def __setattr__(self, name: str, value: Any) -> None:
-            made = id(self) in _making and name in _plan(type(self)).names
+            made = MAKING in self.__dict__ and name in _plan(type(self)).names
             if not made and name != "__orig_class__":  # which `typing` leaves in Some[thing]()
                 raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
             object.__setattr__(self, name, value)
