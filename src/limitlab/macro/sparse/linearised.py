@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from limitlab.compiled import filter_jit
 from limitlab.macro.sparse.flow import Flow, Particles, drift, error_of, means, moved, outputs, width
+from limitlab.modules import filter_jit
 from limitlab.numerics.cube import walsh
 
 __all__ = ["FrozenFlow", "is_worthwhile"]
