@@ -274,11 +274,11 @@ def test_a_diverging_run_keeps_its_last_finite_state():
     data, model = drawn(ll.GaussianPrior(), ll.Sign(), 300, 100)
     arrays = gather(data.X + 0.1, data.y, "vector")  # a mean: the sharpest way to break message passing
     run = begin(jnp.zeros(100), jnp.ones(100), 300)
-    end, path = jax.jit(lambda: iterate(model, arrays, run, 0.0, 50, lambda s: jnp.mean(s.a)))()
+    end, path = jax.jit(lambda: iterate(model, arrays, run, 0.0, 50, 60, lambda s: jnp.mean(s.a)))()
     assert bool(end.diverged)
     assert 0 < int(end.steps) < 50
     assert np.all(np.isfinite(end.state.a)) and float(jnp.mean(end.state.a)) == float(path[int(end.steps)])
-    assert np.all(np.isnan(path[int(end.steps) + 1 :]))
+    assert np.all(np.isnan(path[int(end.steps) + 1 : 51]))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The number of times (or iterations) that are asked for is no shape of a compiled program."""
+"""The number of times (or iterations, or replicas) that are asked for is no shape of a compiled program."""
+
+import dataclasses
 
 import numpy as np
 import pytest
@@ -6,9 +8,13 @@ from jax import monitoring
 
 import limitlab as ll
 from cases import committee, descent, messages, sparse, wide
+from limitlab.algorithms.one_pass.base import _seated
+from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.macro.predict import LIMITS
 from limitlab.numerics.ode.integrate import integrate
-from limitlab.numerics.shapes import MOST, along_rows, filled, places
+from limitlab.numerics.shapes import MOST, along_rows, filled, places, seats
+from limitlab.problems.asked import Asked
+from limitlab.states.request import Request
 
 MIXTURE = ll.library.isotropic_mixture(delta=0.5)
 CASES = {  # limit, and a road of it -> the problem, and the limit
@@ -63,6 +69,60 @@ def test_other_iterations_compile_nothing():
         ll.predict(problem, limit)
         again = messages(ll.GaussianPrior(), ll.Sign(), 2.0, iterations=28)
         assert programs(lambda limit=limit, again=again: ll.predict(again, limit)) == 0
+
+
+ONE_PASS = {  # d, representation
+    "weights": (committee(p=2, k=1), 30, "weights"),
+    "a chain of overlaps": (committee(p=2, k=1), 30, "overlaps"),
+    "points": (MIXTURE, 6, "weights"),
+    "a cube": (sparse("z1 + z1*z2"), 6, "weights"),
+}
+
+
+@pytest.mark.parametrize("case", ONE_PASS)
+def test_other_replicas_compile_nothing_and_are_the_same_runs(case):
+    problem, d, how = ONE_PASS[case]
+    many = ll.simulate(problem, d, [0.0, 0.5, 1.0], replicas=8, representation=how)
+    few = []
+    assert programs(lambda: few.append(ll.simulate(problem, d, [0.0, 1.0], replicas=7, representation=how))) == 0
+    assert few[0].sizes["replica"] == 7
+    for name in ("risk", "status", "end_time"):
+        assert few[0][name].dtype.kind in "OU" or np.all(np.isfinite(few[0][name]))
+    again = many.risk.isel(time=[0, 2], replica=slice(7))
+    np.testing.assert_array_equal(few[0].risk, again)
+    assert np.unique(many.risk.values[-1]).size == 8  # each is a run of its own
+
+
+def test_other_paths_of_a_stochastic_limit_compile_nothing():
+    problem = committee("square", "square", 1, 1)
+    many = ll.predict(problem, ll.OverlapSDE(d=10_000, replicas=6, samples=4), [0.0, 0.1])
+    few = []
+    five = ll.OverlapSDE(d=10_000, replicas=5, samples=4)
+    assert programs(lambda: few.append(ll.predict(problem, five, [0.0, 0.1]))) == 0
+    np.testing.assert_array_equal(few[0].Q, many.Q[:, :5])
+    assert few[0].sizes["replica"] == 5 and np.unique(many.Q[-1]).size == 6
+
+
+def test_replicas_that_do_not_move_are_few_and_none_of_large_ones():
+    assert [seats(n) for n in (1, 3, 5, 9, 16, 17, 33, 100, 129)] == [1, 3, 6, 12, 16, 20, 40, 112, 160]
+    assert all(n <= seats(n) <= 1.5 * n for n in range(1, 3000))
+    assert len({seats(n) for n in range(1, 1025)}) == 32
+    setting = OnePass.of(committee(p=2, k=1), Asked("a test", ll.errors.InputError))
+    rule = committee(p=2, k=1).algorithm
+    small, large = (Request(d, np.zeros(1), np.zeros(1, int), 5) for d in (100, 10**6))
+    assert _seated(setting, rule, small).replicas == 6
+    assert _seated(setting, rule, large).replicas == 5
+
+
+def test_other_iterations_of_message_passing_compile_nothing():
+    several = ll.Problem(teacher=ll.MultiIndex(2, "and"), sample_ratio=2.0, algorithm=ll.GAMP(iterations=3))
+    for problem in (messages(ll.GaussianPrior(), ll.Sign(), 2.0, iterations=3), several):
+        longer = dataclasses.replace(problem, algorithm=ll.GAMP(iterations=5))
+        short, long = ll.simulate(problem, 33, seed=2), []
+        assert programs(lambda longer=longer, long=long: long.append(ll.simulate(longer, 33, seed=2))) == 0
+        assert short.sizes["iteration"] == 4 and long[0].sizes["iteration"] == 6
+        np.testing.assert_allclose(long[0].mse[:4], short.mse, rtol=1e-12)
+        assert np.all(np.isfinite(long[0].mse)) and long[0].mse[5] != long[0].mse[3]
 
 
 def test_message_passing_is_two_programs_however_many_replicas():

@@ -1,15 +1,21 @@
 """Spectra of inputs: laws of eigenvalues, words about bad ones, files, and what is drawn at dimension d."""
 
 import copy
+import dataclasses
 import pickle
 
 import jax
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import limitlab as ll
+from cases import committee
 from limitlab import testing
+from limitlab.algorithms.one_pass.setting import OnePass
+from limitlab.problems.asked import Asked
 from limitlab.spec import dumps, loads, to_dict
+from limitlab.states.committee import FieldRisk
 
 TWO = ll.Spectrum([0.25, 1.75], teacher=[4.0, 0.25])
 SPECTRA = [
@@ -114,6 +120,35 @@ def test_unexplained_is_noise_on_the_teachers_field():
     z = np.zeros(20_000)
     assert plain.unseen(jax.random.key(0), z) is z
     np.testing.assert_allclose(np.var(more.unseen(jax.random.key(0), jax.numpy.asarray(z))), 0.3, rtol=0.04)
+
+
+def test_what_is_unexplained_is_independent_of_the_coin_that_flips_signs():
+    """By samples of one-pass rules, and by fields of a risk: E y = (1 - 2 flip) E sign(z + unseen) at every z."""
+    count, d, flip, teacher = 2**17, 4, 0.3, ll.SingleIndex(ll.GaussianPrior())
+    inputs, channel = ll.Gaussian(spectrum=ll.Spectrum([1.0], unexplained=1.0)), ll.Sign(flip=flip)
+    problem = dataclasses.replace(committee("linear", "linear", 1, 1), inputs=inputs, teacher=teacher, channel=channel)
+    setting = OnePass.of(problem, Asked("a test", ll.errors.InputError))
+    w = 0.7 * np.ones(d)
+
+    def z_score(x, y):
+        z = np.asarray(x @ w)
+        return np.sum((y - (1 - 2 * flip) * (2 * ndtr(z) - 1)) * np.sign(z)) / np.sqrt(count)
+
+    x, y = setting.draw(w, jax.random.key(1), count, d)
+    assert abs(z_score(x, y)) < 4
+    key = jax.random.split(jax.random.key(1))[1]  # the control: the noise from the key that the coin has
+    noisy = inputs.unseen(jax.random.fold_in(key, 1), x @ w)
+    assert abs(z_score(x, channel.sample(key, noisy))) > 10
+
+    one, g = (
+        np.ones((1, 1, 1)),
+        np.repeat(np.asarray(x)[None, :, :1], 2, axis=2),
+    )  # the student sees the teacher's field
+    parts = problem.student, setting.teacher, channel, ll.SquareLoss(), False, inputs
+    risk = FieldRisk(g, jax.random.split(jax.random.key(2), 1), *parts)
+    found, error = (float(v[0]) for v in risk({"Q": one, "M": one, "P": one, "a": np.ones((1, 1))}))
+    z = g[0, :, 0]
+    assert abs(found - np.mean((1 + z**2) / 2 - z * (1 - 2 * flip) * (2 * ndtr(z) - 1))) < 4 * error
 
 
 def gaussian_covariates(k=30, p=50, seed=0):

@@ -68,8 +68,10 @@ def _bytes(tree: Any) -> int:
 
 
 @filter_jit
-def advance(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array) -> Run:
-    """Steps first, ..., last - 1 of all replicas. The bounds are traced: one compilation serves all pieces.
+def advance(
+    steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run, first: jax.Array, last: jax.Array, live: Any = None
+) -> Run:
+    """Steps first, ..., last - 1 of the first ``live`` replicas (all). The bounds and ``live`` are traced.
 
     The random numbers of a block of steps are drawn at once. A piece that begins or ends inside of one draws all of it,
     so that numbers are the same wherever pieces end. Replicas that do not fit into the cache together go one group
@@ -83,10 +85,14 @@ def advance(steps: Steps, rule: Any, d: Any, keys: jax.Array, run: Run, first: j
     group = _all(one, plan.together)
     if plan.groups == 1:
         return group(keys, run)
-    place = jnp.minimum(jnp.arange(plan.groups * plan.together), replicas - 1)  # the last group is filled up
-    grouped = jax.tree.map(lambda x: x[place.reshape(plan.groups, plan.together)], (keys, run))
-    done = jax.lax.map(lambda pair: group(*pair), grouped)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:replicas], done)
+
+    def turn(i, done):
+        place = jnp.minimum(i * plan.together, replicas - plan.together)  # the last one takes some of those before anew
+        of = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, place, plan.together), (keys, run))
+        return jax.tree.map(lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, place, 0), done, group(*of))
+
+    moving = plan.groups if live is None else -(-live // plan.together)
+    return jax.lax.fori_loop(0, moving, turn, run)
 
 
 def _all(one: Callable, count: int) -> Callable:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["along_rows", "filled", "places"]
+__all__ = ["along_rows", "filled", "places", "seats"]
 
 FEWEST = 32
 MOST = 2**22  # numbers in padded rows (32 MiB); larger ones are taken as they are
@@ -17,6 +17,14 @@ def places(count: int, numbers: int = 1) -> int:
     """How many rows are kept for ``count`` of them, of so many numbers each: a power of two, 32 at least."""
     room = max(FEWEST, 1 << max(count - 1, 0).bit_length())
     return room if room * numbers <= MOST else count
+
+
+def seats(count: int) -> int:
+    """Replicas that are kept for ``count`` of them: eighths of powers of two from 16 on, so that few are idle."""
+    if count <= 16:
+        return next(room for room in (1, 2, 3, 4, 6, 8, 12, 16) if room >= count)
+    step = (1 << (count - 1).bit_length()) // 8
+    return -(-count // step) * step
 
 
 def filled(rows: Any, room: int) -> np.ndarray:

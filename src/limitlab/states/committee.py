@@ -80,8 +80,9 @@ class FieldRisk(Module):
         o = Overlaps(seen["Q"], seen["M"], seen["P"], seen["a"])
         s = g @ gram_factor(o.omega).T
         lam = s[:, :p] + seen["b"] if "b" in seen else s[:, :p]
-        z = self.inputs.unseen(jax.random.fold_in(key, 1), self.teacher.link(s[:, p:]))
-        y = z if self.clean else self.channel.sample(key, z)
+        unseen, label = jax.random.split(key)
+        z = self.inputs.unseen(unseen, self.teacher.link(s[:, p:]))
+        y = z if self.clean else self.channel.sample(label, z)
         loss = self.loss.value(y, self.student.activation(lam) @ o.a / p)
         return mean_and_error(jnp.sum(loss), jnp.sum(jnp.square(loss)), len(loss))
 

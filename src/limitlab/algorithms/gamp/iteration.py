@@ -33,6 +33,7 @@ On independent columns s stays 1 and the iteration is the plain one. A run that 
 shorter steps (``LONGEST``): its first ones, while the variances are still those of the prior, may have led astray.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -55,6 +56,7 @@ __all__ = [
     "iterate",
     "settle",
     "step",
+    "visited",
 ]
 
 FLOOR = 1e-12
@@ -195,15 +197,27 @@ def _taken(run: Iterated, new: State, info: Info) -> Iterated:
     )
 
 
-def iterate(model: Model, data: Data, run: Iterated, damping, iterations: int, look) -> tuple[Iterated, jax.Array]:
-    """``iterations`` iterations; ``look(state)`` is kept at the start and after each, NaN once a run has diverged."""
+def visited(onward: Callable, look: Callable, first: Any, count: Any, room: int) -> tuple[Any, Any]:
+    """The state after ``count`` turns, and what `look` saw at the start and after each.
 
-    def body(run, _):
-        run = advance(model, data, run, damping)
-        return run, jnp.where(run.diverged, jnp.nan, look(run.state))
+    That has ``room`` + 1 rows, of which those after ``count`` (traced: one program for all of them) are empty.
+    """
 
-    end, path = jax.lax.scan(body, run, length=iterations)
-    return end, jnp.concatenate([look(run.state)[None], path])
+    def turn(t, both):
+        state = onward(both[0])
+        return state, jax.tree.map(lambda rows, new: rows.at[t + 1].set(new), both[1], look(state))
+
+    rows = jax.tree.map(lambda x: jnp.zeros((room + 1, *x.shape), x.dtype).at[0].set(x), look(first))
+    return jax.lax.fori_loop(0, count, turn, (first, rows))
+
+
+def iterate(model: Model, data: Data, run: Iterated, damping, count: Any, room: int, look) -> tuple[Iterated, Any]:
+    """``count`` iterations, `visited`; ``look(state)`` is NaN once a run has diverged."""
+
+    def seen(run):
+        return jnp.where(run.diverged, jnp.nan, look(run.state))
+
+    return visited(lambda run: advance(model, data, run, damping), seen, run, count, room)
 
 
 class Settling(NamedTuple):

@@ -16,12 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from limitlab.algorithms.data import DRAW, RUN, draw_set, replica_key, sample_count
+from limitlab.algorithms.gamp.iteration import visited
 from limitlab.algorithms.gamp.output import HELD, MatrixOutput, output_of
 from limitlab.algorithms.gamp.predictions import prediction_errors
 from limitlab.algorithms.settings.multi_index import MultiGLM
 from limitlab.errors import InputError
 from limitlab.modules import filter_jit
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.shapes import places
 from limitlab.numerics.trees import traced
 from limitlab.problems.links.base import AbstractLink
 from limitlab.problems.links.labels import real_valued
@@ -85,13 +87,13 @@ def _signs(A, B):
 
 
 @filter_jit
-def _trajectories(nature, output, start, keys, damping, sizes):
+def _trajectories(nature, output, start, keys, damping, count, sizes):
     """Of each key, one after the other: M, Q and the soundness at the start and after each iteration."""
-    return jax.lax.map(lambda key: _trajectory(nature, output, start, key, damping, sizes), keys)
+    return jax.lax.map(lambda key: _trajectory(nature, output, start, key, damping, count, sizes), keys)
 
 
-def _trajectory(nature, output, start, key, damping, sizes):
-    n, d, iterations, precision, gaussian = sizes
+def _trajectory(nature, output, start, key, damping, count, sizes):
+    n, d, room, precision, gaussian = sizes
     inputs, teacher, channel = nature
     rows, X, y = draw_set(inputs, teacher, channel, jax.random.fold_in(key, DRAW), n, d, jnp.dtype(precision))
     a, V = start.matrix_estimate(jax.random.fold_in(key, RUN), rows)
@@ -101,17 +103,8 @@ def _trajectory(nature, output, start, key, damping, sizes):
     def look(state):
         return state.a.T @ rows.T / d, state.a.T @ state.a / d, state.V, state.sound
 
-    def body(state, _):
-        state = step(output, gaussian, X, y, state, damping)
-        return state, look(state)
-
-    _, path = jax.lax.scan(body, first, length=iterations)
-    change = jnp.max(jnp.abs(path[0][-1] - path[0][-2])) if iterations > 1 else jnp.asarray(1.0)
-    return (
-        jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), look(first), path),
-        rows @ rows.T / d,
-        change,
-    )
+    _, path = visited(lambda state: step(output, gaussian, X, y, state, damping), look, first, count, room)
+    return path, rows @ rows.T / d
 
 
 def matrix_memory(setting: MultiGLM, rule: "GAMP", asked: Request) -> Memory:
@@ -121,7 +114,7 @@ def matrix_memory(setting: MultiGLM, rule: "GAMP", asked: Request) -> Memory:
     entry = jnp.dtype(rule.precision).itemsize
     needed = 3 * n * d * entry + 8 * 12 * K * (n + d) + 32 * HELD * (2 * K + 12)
     return Memory(
-        needed + 8 * 3 * K * K * asked.replicas * rule.iterations,
+        needed + 8 * 3 * K * K * asked.replicas * places(rule.iterations),
         f"It holds the {n} x {d} matrix of inputs and its workspace. Use a smaller d or sample_ratio, or "
         'precision="float32".',
     )
@@ -155,19 +148,20 @@ def run_matrix(setting: MultiGLM, rule: "GAMP", asked: Request) -> Seen:
     output = output_of(setting.link, K, setting.variance)
     problem = setting.problem
     nature = (problem.inputs, *traced((teacher, problem.channel)))
-    sizes = (n, d, rule.iterations, rule.precision, setting.gaussian)
-    paths, grams, changes = [], [], []
+    numbers = jnp.asarray(float(rule.damping)), jnp.asarray(rule.iterations)
+    sizes = (n, d, places(rule.iterations), rule.precision, setting.gaussian)
+    paths, grams = [], []
     size = min(asked.replicas, BATCH)
     for first in range(0, asked.replicas, size):
         keys = jnp.stack([replica_key(asked.seed, r) for r in range(asked.first + first, asked.first + first + size)])
-        path, gram, change = _trajectories(nature, output, traced(start), keys, jnp.asarray(float(rule.damping)), sizes)
+        path, gram = _trajectories(nature, output, traced(start), keys, *numbers, sizes)
         for k in range(min(size, asked.replicas - first)):
-            paths.append([np.asarray(x[k]) for x in path])
+            paths.append([np.asarray(x[k])[: rule.iterations + 1] for x in path])
             grams.append(np.asarray(gram[k]))
-            changes.append(float(change[k]))
         if asked.progress is not None:
             asked.progress(len(paths), asked.replicas, f"GAMP, d = {d}, n = {n}")
     M, Q, V, sound = (np.stack([path[i] for path in paths], axis=1) for i in range(4))  # (iteration, replica, ...)
+    changes = np.max(np.abs(M[-1] - M[-2]), axis=(1, 2)).tolist() if rule.iterations > 1 else [1.0] * M.shape[1]
     if not informed:
         for r in range(M.shape[1]):
             turn = _turn(setting.link.expected, M[-1, r], d)

@@ -13,6 +13,8 @@ import numpy as np
 from limitlab.algorithms.gamp.output import MatrixOutput
 from limitlab.modules import filter_jit
 from limitlab.numerics.gauss.rules import sobol_points
+from limitlab.numerics.shapes import filled, places
+from limitlab.numerics.trees import as_array
 
 __all__ = ["prediction_errors"]
 
@@ -36,7 +38,8 @@ def prediction_errors(
     points = [x.reshape(-1, *x.shape[2:]) for x in (M, Q, V, np.broadcast_to(P, M.shape))]
     fine = ~gone.ravel() & np.all([np.all(np.isfinite(x), axis=(1, 2)) for x in points], axis=0)
     safe = [np.where(fine[:, None, None], x, np.eye(x.shape[-1])) for x in points]
-    errors = np.asarray(_errors(output, nodes, tuple(map(jnp.asarray, safe)), binary))
+    padded = tuple(filled(x, places(len(fine))) for x in safe)
+    errors = np.asarray(_errors(output, nodes, padded, as_array(len(fine)), binary))[: len(fine)]
     return np.where(fine, errors, np.nan).reshape(gone.shape), "classification error" if binary else "mean-square error"
 
 
@@ -54,7 +57,8 @@ def _nodes(K: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @filter_jit
-def _errors(output: MatrixOutput, nodes, points: tuple, binary: bool):
+def _errors(output: MatrixOutput, nodes, points: tuple, count: jax.Array, binary: bool):
+    """Of the first ``count`` points: one program for a few lengths, and no work for those that are not."""
     u, p = nodes
 
     def one(point):
@@ -71,4 +75,7 @@ def _errors(output: MatrixOutput, nodes, points: tuple, binary: bool):
             return (1 - p @ (jnp.where(guess >= 0, 1.0, -1.0) * truth)) / 2
         return output.square(P) + p @ (guess * (guess - 2 * truth))
 
-    return jax.lax.map(one, points)
+    def turn(i, errors):
+        return errors.at[i].set(one(jax.tree.map(lambda x: x[i], points)))
+
+    return jax.lax.fori_loop(0, count, turn, jnp.zeros(len(points[0])))

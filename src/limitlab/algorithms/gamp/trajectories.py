@@ -12,6 +12,7 @@ from limitlab.algorithms.gamp.starts import check_start, start_from
 from limitlab.algorithms.settings.fixed_data import GLM
 from limitlab.modules import filter_jit
 from limitlab.numerics.machine import Memory
+from limitlab.numerics.shapes import places
 from limitlab.numerics.trees import as_array, traced
 from limitlab.states.request import Request, Seen
 
@@ -32,7 +33,7 @@ def gamp_memory(setting: GLM, rule: "GAMP", asked: Request) -> Memory:
     n = sample_count("simulate", setting.ratio, d)
     matrix = (WORKSPACE + (rule.variances == "vector")) * n * d * entry
     return Memory(
-        matrix + 8 * 30 * asked.replicas * (rule.iterations + 1) + 8 * 20 * (n + d),
+        matrix + 8 * 30 * asked.replicas * (places(rule.iterations) + 1) + 8 * 20 * (n + d),
         f"It holds the {n} x {d} matrix of inputs and its workspace, and {rule.iterations} iterations of "
         f"{asked.replicas} replicas. Use a smaller d or sample_ratio, fewer iterations or replicas, "
         'variances="scalar", or precision="float32".',
@@ -66,13 +67,14 @@ def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
     check_start(by, model, setting.start, teacher=True)
 
     nature, start = (setting.inputs, *traced((setting.teacher, setting.channel))), traced(setting.start)
-    damping, sizes = as_array(float(rule.damping)), (n, d, rule.iterations, rule.variances, rule.precision)
+    damping, count = as_array(float(rule.damping)), as_array(rule.iterations, int)
+    sizes = (n, d, places(rule.iterations), rule.variances, rule.precision)
     paths, ends = [], []
     # In batches of one compiled call each; a batch holds one matrix at a time, and the last one is filled up.
     size = min(asked.replicas, BATCH)
     for first in range(0, asked.replicas, size):
         which = as_array(asked.seed), asked.first + first + np.arange(size)
-        batch = jax.device_get(_trajectories(nature, start, *which, damping, sizes))
+        batch = jax.device_get(_trajectories(nature, start, *which, damping, count, sizes))
         for k in range(min(size, asked.replicas - first)):
             path, end = jax.tree.map(lambda x: x[k], batch)  # noqa: B023
             paths.append(path)
@@ -80,7 +82,8 @@ def run_gamp(setting: GLM, rule: "GAMP", asked: Request) -> Seen:
         if asked.progress is not None:
             asked.progress(len(paths), asked.replicas, f"GAMP, d = {d}, n = {n}")
 
-    m, q, V, rho, mse, mirrored = np.moveaxis(np.stack(paths, axis=1), -1, 0)  # (iteration, replica) each
+    path = np.stack(paths, axis=1)[: rule.iterations + 1]
+    m, q, V, rho, mse, mirrored = np.moveaxis(path, -1, 0)  # (iteration, replica) each
     reached = [int(end.steps) if end.diverged else rule.iterations for end in ends]
     last = _last_sound(q + V, np.maximum(rho, float(model.prior.second_moment)), reached)
     gone = np.arange(len(m))[:, None] > last
@@ -130,14 +133,14 @@ def _mirrored(m: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 @filter_jit
-def _trajectories(nature, start, seed, replicas, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:
+def _trajectories(nature, start, seed, replicas, damping, count, sizes) -> tuple[jax.Array, Iterated]:
     """`_trajectory` of each replica, one after the other: a matrix is drawn, used and dropped."""
-    return jax.lax.map(lambda r: _trajectory(nature, start, replica_key(seed, r), damping, sizes), replicas)
+    return jax.lax.map(lambda r: _trajectory(nature, start, replica_key(seed, r), damping, count, sizes), replicas)
 
 
-def _trajectory(nature, start, key: jax.Array, damping: jax.Array, sizes) -> tuple[jax.Array, Iterated]:
+def _trajectory(nature, start, key: jax.Array, damping, count, sizes) -> tuple[jax.Array, Iterated]:
     """(m, q, V, rho, |a - w*|^2/d, |a + w*|^2/d) at the start and after each iteration, and how the replica ended."""
-    n, d, iterations, variances, precision = sizes
+    n, d, room, variances, precision = sizes
     (inputs, teacher, channel), model = nature, Model(nature[1].prior, nature[2])
     w, X, y = draw_set(inputs, teacher, channel, jax.random.fold_in(key, DRAW), n, d, jnp.dtype(precision))
     data = gather(X, y, variances, scale=1.0)
@@ -147,7 +150,7 @@ def _trajectory(nature, start, key: jax.Array, damping: jax.Array, sizes) -> tup
         errors = [jnp.sum(jnp.square(state.a - sign * w)) for sign in (1, -1)]
         return jnp.stack([state.a @ w, state.a @ state.a, jnp.sum(state.v), w @ w, *errors]) / d
 
-    end, path = iterate(model, data, run, damping, iterations, look)
+    end, path = iterate(model, data, run, damping, count, room, look)
     return path, end
 
 

@@ -28,6 +28,7 @@ from limitlab.numerics.checks import check_choice
 from limitlab.numerics.keys import Stream, keys_of
 from limitlab.numerics.machine import Memory, blank
 from limitlab.numerics.random import normal
+from limitlab.numerics.shapes import seats
 from limitlab.numerics.trees import traced
 from limitlab.problems.asked import has_own
 from limitlab.problems.base import AbstractAlgorithm
@@ -40,6 +41,7 @@ from limitlab.states.view import AbstractView, Report
 __all__ = ["AbstractOnePass", "Stage", "begin", "chain_columns", "check_start", "in_words", "stepper"]
 
 
+SPARE = 2**28  # bytes up to which replicas that do not move are kept
 TEACHER = 3  # stream below that of a start: the one from which `AbstractStart.network` draws a teacher
 
 
@@ -141,18 +143,20 @@ class AbstractOnePass(AbstractAlgorithm):
         return steps * self.batch
 
     def memory(self, setting: OnePass, asked: Request) -> Memory:
-        return Memory(_state_bytes(setting, self, asked) + seen_bytes(setting, asked), _smaller(setting, asked))
+        wide = _seated(setting, self, asked)
+        return Memory(_state_bytes(setting, self, wide) + seen_bytes(setting, wide), _smaller(setting, asked))
 
     def run(self, setting: OnePass, asked: Request) -> Seen:
         """Runs of the rule, seen at the asked steps."""
-        d, index = asked.d, jnp.asarray(asked.numbers)
-        chain = chain_columns(setting, self, asked)
+        d, wide = asked.d, _seated(setting, self, asked)
+        index, chain = jnp.asarray(wide.numbers), chain_columns(setting, self, asked)
         setting.inputs.check(d)
         check_start(setting, self, self.on_sphere, d)
         live, rule = setting.live(), traced(self)
         start = begin(live, rule, d, jnp.asarray(asked.seed), index, asked.representation)  # traced: compiled once
         view = view_of(setting, asked, start, keys_of(asked.seed, Stream.LOOK, index))
-        seen, run = _follow(live, rule, asked, Run.of(start, asked.replicas), view, chain)
+        seen, run = _follow(live, rule, asked, Run.of(start, wide.replicas), view, chain)
+        seen, run = jax.tree.map(lambda x: np.asarray(x)[: asked.replicas], (seen, run))
         gone = after_the_end(run, asked.clocked[1])
         path = {
             name: np.stack(x) if name in view.steady else blank(np.stack(x), gone)
@@ -276,7 +280,9 @@ def _follow(setting: OnePass, rule: AbstractOnePass, asked: Request, run: Run, v
     """All stages; steps at or before the end of a stage show it."""
     (_, steps), label = asked.clocked, f"SGD, d = {asked.d}"
     d = asked.d if chain is None else jnp.asarray(float(asked.d))
-    keys, index = keys_of(asked.seed, Stream.STEPS, jnp.asarray(asked.numbers)), jnp.asarray(asked.numbers)
+    index = jnp.asarray(range(asked.first, asked.first + len(run.died)))
+    live = jnp.asarray(asked.replicas)
+    keys = keys_of(asked.seed, Stream.STEPS, index)
     stages = rule.stages(asked.clock)
     rests = [before.last for before, after in pairwise(stages) if after.once is not None]
     total = min(int(steps[-1]), *rests) if rests else int(steps[-1])
@@ -287,7 +293,7 @@ def _follow(setting: OnePass, rule: AbstractOnePass, asked: Request, run: Run, v
             after = int(np.sum(steps > now))
             return seen + ([jax.tree.map(np.asarray, view.see(run.state, now))] * after if after else []), run
         due = steps[(steps > now) & (steps <= stage.last)] if seen or now else steps[steps <= stage.last]
-        onward = partial(advance, stepper(chain), (stage.rule, setting), d, keys)
+        onward = partial(advance, stepper(chain), (stage.rule, setting), d, keys, live=live)
         found, run = march(onward, view.see, run, due.tolist(), asked.progress, label, now=now, total=total)
         seen += found
         now = int(due[-1]) if len(due) else now
@@ -311,6 +317,12 @@ def check_start(setting: OnePass, rule: AbstractAlgorithm, sphere: bool, d: int)
             "spherical=False."
         )
     check_room(start, Q, M, P, d)
+
+
+def _seated(setting: OnePass, rule: AbstractOnePass, asked: Request) -> Request:
+    """With some more replicas, which begin but do not move: few counts are few programs. None if they are large."""
+    wide = asked._replace(replicas=seats(asked.replicas))
+    return wide if _state_bytes(setting, rule, wide) + seen_bytes(setting, wide) <= SPARE else asked
 
 
 def _state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:

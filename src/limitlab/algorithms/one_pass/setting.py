@@ -23,7 +23,7 @@ from limitlab.problems.starts import AbstractStart
 __all__ = ["Committees", "OnePass", "Sample"]
 
 
-UNSEEN = 1  # stream below that of labels: of what inputs do not show of the teacher
+UNSEEN = 3  # stream beside those of x and y (0, 1) and of heat (2): of what inputs do not show of the teacher
 
 
 class Sample(NamedTuple):
@@ -93,5 +93,5 @@ class OnePass(Module):
         else:
             x = jax.lax.optimization_barrier(drawn)  # else the compiler draws x once for each of its uses
             z = self.teacher.output(teacher, x)
-            z = self.inputs.unseen(jax.random.fold_in(key_y, UNSEEN), z)
+            z = self.inputs.unseen(jax.random.fold_in(key, UNSEEN), z)
         return x, self.channel.sample(key_y, z)

@@ -7,6 +7,7 @@ import numpy as np
 
 from limitlab.algorithms.one_pass.setting import OnePass
 from limitlab.numerics.random import normal
+from limitlab.numerics.shapes import filled
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.base import Points
 from limitlab.problems.networks import Committee
@@ -51,7 +52,7 @@ def view_of(setting: OnePass, asked: Request, start: Any, keys: jax.Array) -> Ab
     live, inputs = as_arrays(setting), setting.inputs
 
     def tests() -> TestRisk:
-        return TestRisk(_tests(setting, start, keys, d), setting.loss, student)
+        return TestRisk(_tests(setting, start, keys, asked.replicas, d), setting.loss, student)
 
     if not isinstance(student, Committee):
         return PlainView(tests(), floor, words)
@@ -100,10 +101,13 @@ def _directions(setting: OnePass, start: Any) -> int:
     return 0 if found is None else found.shape[0]
 
 
-def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
-    """Test points of every replica with their labels, without noise if that is averaged exactly."""
+def _tests(setting: OnePass, start: Any, keys: jax.Array, replicas: int, d: int) -> Points:
+    """Test points of every replica with their labels, without noise if that is averaged exactly.
+
+    Replicas that do not move have those of the last one that does.
+    """
     made, data = [], np.asarray(jax.random.key_data(keys))
-    for r in range(len(keys)):
+    for r in range(replicas):
         key = jax.random.wrap_key_data(jax.device_put(data[r]))  # an index of keys would be compiled
         tests = setting.inputs.test_points(key, test_count(d), d)
         y: Any = tests.y
@@ -113,7 +117,7 @@ def _tests(setting: OnePass, start: Any, keys: jax.Array, d: int) -> Points:
         if not setting.clean:
             y = setting.channel.sample(jax.random.fold_in(key, 1), y)
         made.append(Points(tests.x, y, tests.mirrored))
-    return jax.tree.map(lambda *x: jax.device_put(np.stack(x)), *made)
+    return jax.tree.map(lambda *x: jax.device_put(filled(np.stack(x), len(keys))), *made)
 
 
 def seen_bytes(setting: OnePass, asked: Request) -> int:

@@ -11,6 +11,7 @@ from limitlab.algorithms.gamp.trajectories import _trajectories
 from limitlab.benchmarks.table import Table, run, together
 from limitlab.modules import filter_jit
 from limitlab.numerics.random import normal
+from limitlab.numerics.shapes import places
 from limitlab.numerics.trees import traced
 
 D, ALPHA, ITERATIONS = 4000, 2, 5
@@ -18,7 +19,7 @@ D, ALPHA, ITERATIONS = 4000, 2, 5
 
 @filter_jit
 def iterate(model, data, run):
-    return passes(model, data, run, jnp.asarray(0.0), ITERATIONS, lambda s: jnp.mean(s.v))[1]
+    return passes(model, data, run, jnp.asarray(0.0), ITERATIONS, ITERATIONS, lambda s: jnp.mean(s.v))[1]
 
 
 @jax.jit
@@ -66,7 +67,7 @@ def whole_run(table: Table) -> None:
         algorithm=ll.GAMP(iterations=iterations),
     )
     nature = (problem.inputs, *traced((problem.teacher, problem.channel)))
-    sizes = (n, d, iterations, "scalar", "float64")
+    count, sizes = jnp.asarray(iterations), (n, d, places(iterations), "scalar", "float64")
     draw = jax.jit(lambda key: normal(key, (n, d)) / jnp.sqrt(d))
     X = draw(jax.random.key(0))
 
@@ -75,7 +76,7 @@ def whole_run(table: Table) -> None:
         return jax.lax.scan(lambda a, _: (((X @ a) @ X) / 2, None), a, length=iterations)[0]
 
     ours, products, drawn, public = together(
-        lambda: _trajectories(nature, None, jnp.asarray(0), jnp.arange(1), jnp.asarray(0.0), sizes)[0],
+        lambda: _trajectories(nature, None, jnp.asarray(0), jnp.arange(1), jnp.asarray(0.0), count, sizes)[0],
         lambda: bare(jnp.ones(d)),
         lambda: draw(jax.random.key(1)),
         lambda: ll.simulate(problem, d).m.values,

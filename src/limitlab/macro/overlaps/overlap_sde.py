@@ -21,6 +21,7 @@ from limitlab.numerics.linalg import gram_factor, nearest_psd, pseudo_inverse
 from limitlab.numerics.machine import Memory
 from limitlab.numerics.ode.integrate import plus, runge_kutta_step
 from limitlab.numerics.random import normal
+from limitlab.numerics.shapes import seats
 from limitlab.numerics.trees import as_array, as_arrays, plain
 from limitlab.problems.asked import Asked
 from limitlab.problems.problem import Problem
@@ -233,11 +234,11 @@ class OverlapSDE(AbstractLimit):
         p, k = setting.student.width, setting.teacher.width
         moments = overlap_bytes(setting, p, self.method)
         draws = 8 * 4 * (p + k) * self.samples
-        side_by_side = 8 * BLOCK if self.replicas > 1 else 0
+        side_by_side, room = 8 * BLOCK if self.replicas > 1 else 0, seats(self.replicas)
         return Memory(
-            self.replicas * start_bytes(p, k)
+            room * start_bytes(p, k)
             + path_bytes(p, k, len(times) * self.replicas)
-            + max(moments + draws, min(side_by_side, self.replicas * (moments + draws))),
+            + max(moments + draws, min(side_by_side, room * (moments + draws))),
             f"It follows {self.replicas} paths of the overlaps of {p} student and {k} teacher units, with "
             f"{self.samples} samples a step. Use fewer units, replicas, samples or times.",
         )
@@ -265,8 +266,9 @@ class OverlapSDE(AbstractLimit):
         live = as_arrays(setting)
         args = (live.from_anywhere(), as_arrays(error_sum(setting, self.method)))
         dimension, reach = np.asarray(float(self.d)), np.asarray(float(longest))
-        begin, keys = _begin(live, np.asarray(self.seed), as_array(np.arange(self.replicas)), dimension)
-        zero, count = np.zeros(self.replicas), np.zeros(self.replicas, int)
+        room = seats(self.replicas)  # those beyond the asked ones do not move
+        begin, keys = _begin(live, np.asarray(self.seed), as_array(np.arange(room)), dimension)
+        zero, count = np.zeros(room), np.zeros(room, int)
         rate = SOFT_START * TURN / reach + zero
         paths = _Path(
             begin,
@@ -275,9 +277,9 @@ class OverlapSDE(AbstractLimit):
             as_array(rate),
             as_array(count),
             as_array(count),
-            as_array(np.ones(self.replicas, bool)),
+            as_array(np.arange(room) < self.replicas),
         )
-        block = _block(args[1], self.samples, self.replicas)
+        block = _block(args[1], self.samples, room)
         views, pace, last = [], Pace(1), float(times[-1])
         for target in times.tolist():
             while _behind(paths, target):
@@ -285,11 +287,13 @@ class OverlapSDE(AbstractLimit):
                 paths = _advance(args, paths, keys, dimension, reach, end, pause, self.samples, self.corrected, block)
                 tick(float(np.min(paths.time, where=np.asarray(paths.alive), initial=last)) / last)
             o = paths.overlaps
-            views.append([_blank(np.asarray(x), np.asarray(paths.alive)) for x in (o.Q, o.M, o.a)])
-        P = np.broadcast_to(np.asarray(begin.P), (len(times), *begin.P.shape))
+            asked = jax.tree.map(lambda x: np.asarray(x)[: self.replicas], (o.Q, o.M, o.a, paths.alive))
+            views.append([_blank(x, asked[-1]) for x in asked[:-1]])
+        P = np.asarray(begin.P)[: self.replicas]
+        P = np.broadcast_to(P, (len(times), *P.shape))
         Q, M, a = (np.stack(x) for x in zip(*views, strict=True))
         path = jax.tree.unflatten(jax.tree.structure(begin), [Q, M, P, a])
-        alive, end = np.asarray(paths.alive), np.asarray(paths.time)
+        alive, end = (np.asarray(x)[: self.replicas] for x in (paths.alive, paths.time))
         return overlap_dataset(
             setting.problem,
             times,
