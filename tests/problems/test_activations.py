@@ -76,6 +76,9 @@ def test_the_lines_of_a_users_function_are_found_and_a_curve_has_none():
     leaky = ll.activation(lambda x: jnp.maximum(x, 0.3 * x))
     np.testing.assert_allclose(leaky.pieces().bends, [0.7], atol=1e-9)
     np.testing.assert_allclose(ll.shifted(leaky, 0.5).pieces().places, [-0.5], atol=1e-9)
+    constant = ll.activation(lambda x: 0.4 + 0.0 * x)
+    assert constant.pieces() is not None  # a line of one level; it has the shape of its argument
+    np.testing.assert_array_equal(constant.unit_functions()[0](jnp.zeros((2, 3))), np.full((2, 3), 0.4))
     assert not leaky.named and not ll.shifted(leaky, 0.5).named
     assert ll.activation(jnp.sin).pieces() is None
     assert isinstance(ll.activation(jnp.sin).smoother(), TrapezoidSmoother)

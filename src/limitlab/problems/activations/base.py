@@ -118,7 +118,7 @@ class AbstractActivation(Part):
         kinks = list(zip(places, bends, strict=True))
 
         def value(x):
-            total = level + tilt * x if tilt else level
+            total = level + tilt * x if tilt or not kinks else level
             for place, bend in kinks:
                 total = total + bend * jnp.maximum(x - place, 0.0)
             return total
