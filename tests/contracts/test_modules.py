@@ -4,6 +4,7 @@ import abc
 import copy
 import dataclasses
 import functools
+import importlib
 import inspect
 import pickle
 import subprocess
@@ -356,6 +357,50 @@ sys.stdout.buffer.write(cloudpickle.dumps((Own(1, "n"), Heir(1))))
     own, heir = cloudpickle.loads(done.stdout)
     assert (jax.tree.leaves(own), own.name, jax.tree.leaves(heir), heir.name) == ([1], "n", [2], "told")
     assert jax.tree.leaves(type(own)(3, name="m")) == [3] and jax.tree.leaves(type(heir)(3)) == [6]
+
+
+def test_a_class_of_a_class_that_another_process_does_not_have_goes_too():
+    """Cloudpickle copies what stands for "no default", in class variables too."""
+    code = """
+import sys
+from limitlab.modules import field
+from limitlab.problems.part import Part
+import cloudpickle
+class Own(Part):
+    a: float
+    b: list = field(default_factory=list)
+class Heir(Own):
+    c: int = 3
+sys.stdout.buffer.write(cloudpickle.dumps((Own(1.0), Heir(2.0, c=4))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    own, heir = cloudpickle.loads(done.stdout)
+    assert [repr(own), repr(heir)] == ["Own(a=1.0)", "Heir(a=2.0, c=4)"]
+    assert repr(type(heir)(5.0, [6])) == "Heir(a=5.0, b=[6])"
+    copied = type(own).__dataclass_fields__["a"]
+    assert copied.default is dataclasses.MISSING and copied.default_factory is dataclasses.MISSING
+
+    class Later(type(own)):
+        d: int = 7
+
+    assert repr(Later(1.0, d=8)) == "Later(a=1.0, d=8)"
+
+
+def test_a_class_variable_of_another_module_stays_one(tmp_path, monkeypatch):
+    """Written as a text, it is read where `ClassVar` has that name, and not where a class is derived."""
+    (tmp_path / "their_parts.py").write_text(
+        """from __future__ import annotations
+from typing import ClassVar
+from limitlab.modules import Module
+class Base(Module):
+    kind: ClassVar[str] = "base"
+    a: float = 1.0
+"""
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    base = importlib.import_module("their_parts").Base
+    heir = type(base)("Heir", (base,), {"__module__": inspect.__name__})
+    assert list(inspect.signature(heir).parameters) == ["a"] and heir(2.0).a == 2.0
 
 
 def test_an_object_from_a_file_is_a_tree_before_any_was_made():

@@ -104,9 +104,18 @@ def _missing(cls: type) -> list[str]:
     return sorted(missing)
 
 
+def _mend(fields: dict[str, Any]) -> None:
+    """Cloudpickle copies `dataclasses.MISSING`, which everybody knows by its identity."""
+    for one in fields.values():
+        for name in ("default", "default_factory"):
+            if type(getattr(one, name)).__name__ == "_MISSING_TYPE":
+                setattr(one, name, dataclasses.MISSING)
+
+
 def _init_of(cls: Any) -> Callable[..., None]:
-    """The ``__init__`` that `dataclasses` makes of the fields of a class."""
-    fields: dict[str, Any] = cls.__dataclass_fields__
+    """The ``__init__`` that `dataclasses` makes of the fields of a class; of class variables it knows no more."""
+    known: dict[str, Any] = cls.__dataclass_fields__
+    fields = {name: f for name, f in known.items() if f._field_type.name != "_FIELD_CLASSVAR"}
     names = {name: getattr(cls, name) for name in ("__module__", "__qualname__")}
     body = {
         "__doc__": "Its fields.",
@@ -170,6 +179,11 @@ class _Modules(abc.ABCMeta):
             made = _Init(cls) if cls.__module__.startswith("limitlab.") else _init_of(cls)
             cls.__init__ = cls.__filled__ = made
         return cls
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name == "__dataclass_fields__":
+            _mend(value)
+        super().__setattr__(name, value)
 
     def __call__(cls: Any, *args: Any, **kwargs: Any):
         self = cls.__new__(cls, *args, **kwargs)
