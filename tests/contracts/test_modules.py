@@ -42,6 +42,24 @@ class Other(Module):
     b: Any = 2.0
 
 
+@pytest.mark.parametrize("array", [np.ones(2), jnp.ones(2)], ids=["numpy", "jax"])
+def test_an_array_is_no_part_of_the_structure(array):
+    with pytest.raises(TypeError, match=r"Pair.name is static, .* cannot be an array"):
+        Pair(1, array)
+    assert Pair(array, (1.0, 1.0)).name == (1.0, 1.0)
+
+
+def test_a_class_without_words_has_those_of_its_fields():
+    class Told(Module):
+        """Words."""
+
+    class Mute(Told):
+        a: float
+        b: int = 3
+
+    assert (Told.__doc__, Mute.__doc__) == ("Words.", "Mute(a: float, b: int = 3)")
+
+
 # --- fields and __init__ -----------------------------------------------------------------------------------------
 
 
@@ -518,6 +536,14 @@ def test_equal_static_arguments_are_one_program():
 def test_one_and_one_point_zero_are_two_programs():
     f = filter_jit(lambda n: jnp.asarray(n))
     assert [f(n).dtype for n in (1, 1.0, True)] == [jnp.asarray(n).dtype for n in (1, 1.0, True)]
+
+
+def test_zeros_of_either_sign_are_two_programs():
+    f = filter_jit(lambda x: jnp.stack([jnp.signbit(x.real), jnp.signbit(jnp.asarray(x).imag)]))
+    assert [f(x).tolist() for x in (0.0, -0.0)] == [[False, False], [True, False]]
+    assert [f(x).tolist() for x in (complex(1, 0.0), complex(1, -0.0))] == [[False, False], [False, True]]
+    seen = Traces(lambda x, y: x + y)
+    assert [float(seen.compiled(np.float64(1), y)) for y in (0.0, 0.0, 2.0)] == [1, 1, 3] and seen.count == 2
 
 
 def test_an_argument_is_the_same_by_name_and_by_place():

@@ -1,6 +1,7 @@
 """Frozen classes that are trees of arrays."""
 
 import abc
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -169,15 +170,17 @@ class _Modules(abc.ABCMeta):
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **keywords: Any):
         cls: Any = abc.ABCMeta.__new__(mcs, name, bases, namespace, **keywords)
-        fills = _fills_fields(cls)
+        fills, ours = _fills_fields(cls), cls.__module__.startswith("limitlab.")
         hints, doc = inspect.get_annotations(cls), cls.__doc__
         concrete = {name: hint for name, hint in hints.items() if not _is_abstract(hint)}
         cls.__annotations__, cls.__doc__ = concrete, doc or name  # for one without, dataclasses make a costly one
         dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
         cls.__annotations__, cls.__doc__ = hints, doc
         if fills:
-            made = _Init(cls) if cls.__module__.startswith("limitlab.") else _init_of(cls)
-            cls.__init__ = cls.__filled__ = made
+            cls.__init__ = cls.__filled__ = _Init(cls) if ours else _init_of(cls)
+        if doc is None and not ours:
+            with contextlib.suppress(TypeError, ValueError):  # an __init__ of C has no signature
+                cls.__doc__ = f"{name}{cls.__signature__}".replace(" -> None", "")  # as dataclasses have it
         return cls
 
     def __setattr__(cls, name: str, value: Any) -> None:
@@ -205,6 +208,12 @@ class _Modules(abc.ABCMeta):
         for base in cls.__mro__:
             if check := vars(base).get("__check_init__"):
                 check(self)
+        for name in plan.static:
+            if isinstance(getattr(self, name), (np.ndarray, jax.Array)):
+                raise TypeError(
+                    f"{cls.__name__}.{name} is static, part of the structure of a tree, which has to be hashable: "
+                    "it cannot be an array. Leave out static=True, or give a tuple of numbers."
+                )
         return self
 
     @property
