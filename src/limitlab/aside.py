@@ -5,21 +5,26 @@ one long step of it, is a single instruction. So the main thread waits, and some
 and by which settings of JAX, is the same; a function of the user's that is told how far it is runs where it did before.
 """
 
+import atexit
 import contextlib
 import contextvars
 import ctypes
+import os
 import queue
 import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["aside"]
+__all__ = ["aside", "computing"]
 
 PATIENCE = 0.5  # seconds that are left to the computation to end in good order when it is stopped
 AGAIN = 0.05  # seconds between two requests to stop: one may be lost where Python cannot raise
+INTERRUPTED = 130  # exit code of a process that Ctrl-C ended
+IMPORTER = "<frozen importlib._bootstrap>"
 SETTINGS = (  # of JAX, which a user may have changed for this thread alone
     "jax_enable_x64",
     "jax_default_device",
@@ -38,6 +43,14 @@ SETTINGS = (  # of JAX, which a user may have changed for this thread alone
 
 T = TypeVar("T")
 Told = Callable[[int, int, str], object]
+
+_left: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()  # alone, and may still compute
+_beside: dict[int, int] = {}  # a thread that waits -> the one that computes for it
+
+
+def computing(thread: int) -> int:
+    """The thread in which is computed what this one waits for: another one, or itself."""
+    return _beside.get(thread, thread)
 
 
 class _Ended(Generic[T]):
@@ -81,6 +94,26 @@ def _settings() -> list[Any]:
     return [] if jax is None else [getattr(jax.config, name, None) for name in SETTINGS]
 
 
+def _leave() -> None:
+    """When Python ends it waits for a thread that was left alone, until Ctrl-C comes again: that thread would crash
+    while Python takes itself apart. So the process ends here."""
+    if any(thread.is_alive() for thread in _left):
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # closed, or nobody reads
+                stream.flush()
+        os._exit(INTERRUPTED)
+
+
+def _imports(thread: int) -> bool:
+    """Whether a thread is importing now, by the functions that it is in."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTER:
+            return True
+        frame = frame.f_back
+    return False
+
+
 class _Work(Generic[T]):
     """A thread that computes, and the two letter boxes between it and the one that waits."""
 
@@ -88,18 +121,23 @@ class _Work(Generic[T]):
         self._compute, self._told, self._given_up = compute, told, False
         self._to_main: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._to_work: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self._settings = _settings()
+        self._settings, self._over = _settings(), threading.Event()
         self._thread = threading.Thread(
             target=contextvars.copy_context().run, args=(self._run,), name="limitlab", daemon=False
         )
 
     def result(self) -> _Ended[T]:
         """How the work ends; what it tells meanwhile is told."""
-        self._thread.start()
-        while not isinstance(letter := self._to_main.get(), _Ended):
-            self._to_work.put(self._heard(letter))
-        self._thread.join()
-        return letter
+        here = threading.get_ident()
+        try:
+            self._thread.start()
+            _beside[here] = self._thread.ident or here
+            while not isinstance(letter := self._to_main.get(), _Ended):
+                self._to_work.put(self._heard(letter))
+            self._thread.join()
+            return letter
+        finally:
+            _beside.pop(here, None)
 
     def _heard(self, letter: tuple[int, int, str]) -> BaseException | None:
         """What the user's function raises ends the work, which hands it back."""
@@ -111,25 +149,37 @@ class _Work(Generic[T]):
         return None
 
     def give_up(self) -> None:
-        """Ask the work to stop, for a moment; who does not hear is left alone."""
+        """Ask the work to stop, for a moment; who does not hear is left alone.
+
+        Nor is an import interrupted: a library that is half loaded stays so.
+        """
         self._given_up = True
+        _left.add(self._thread)
+        atexit.unregister(_leave)
+        atexit.register(_leave)  # the last to come is the first to be called, before JAX takes itself apart
         self._to_work.put(KeyboardInterrupt())
         until = time.monotonic() + PATIENCE
-        while self._thread.is_alive() and time.monotonic() < until:
-            ident = ctypes.c_ulong(self._thread.ident or 0)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(KeyboardInterrupt))
-            self._thread.join(AGAIN)
+        while not self._over.is_set() and time.monotonic() < until:
+            ident = self._thread.ident or 0
+            if not _imports(ident):
+                error = ctypes.py_object(KeyboardInterrupt)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), error)
+            self._over.wait(AGAIN)  # Python takes a thread for dead whose `join` is interrupted
 
     def _run(self) -> None:
         with contextlib.suppress(KeyboardInterrupt):  # one that comes too late has nobody to tell
-            if _settings() != self._settings:
-                self._to_main.put(_Ended(begun=False))
-                return
             try:
-                ended = _Ended(self._compute(None if self._told is None else self._tell))
-            except BaseException as error:
-                ended = _Ended(error=error)
-            self._to_main.put(ended)
+                self._to_main.put(self._ended())
+            finally:
+                self._over.set()
+
+    def _ended(self) -> _Ended[T]:
+        if _settings() != self._settings:
+            return _Ended(begun=False)
+        try:
+            return _Ended(self._compute(None if self._told is None else self._tell))
+        except BaseException as error:
+            return _Ended(error=error)
 
     def _tell(self, done: int, total: int, label: str) -> None:
         if not self._given_up:

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from limitlab.aside import computing
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -38,8 +40,8 @@ class Bar:
     unless ``wanted`` is True: then a line every two seconds, fewer as time goes by. ``wanted=False`` is silence
     everywhere. ``counted`` shows how many are done rather than a percentage; ``keep`` leaves the bar where it was.
 
-    While JAX traces or compiles in the thread that opened it, the bar says so. The time left is that of the work done
-    since the first call: it does not count compilation, and starts anew when another part of the work begins.
+    While JAX traces or compiles in the thread that opened it, or `aside`, the bar says so. The time left is that of the
+    work done since the first call: it does not count compilation, and starts anew when another part of the work begins.
     """
 
     def __init__(
@@ -102,7 +104,8 @@ class Bar:
 
     def words(self) -> str:
         """What is being done."""
-        return f"{self._label}: compiling" if not self._ended.is_set() and _compiles(self._thread) else self._label
+        compiling = not self._ended.is_set() and _compiles(computing(self._thread))
+        return f"{self._label}: compiling" if compiling else self._label
 
     def _pause(self) -> float:
         return max(PATIENCE, (time.monotonic() - self._began) / 20)

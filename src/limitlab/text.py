@@ -6,6 +6,7 @@ import html
 import math
 import reprlib
 import textwrap
+import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -100,7 +101,10 @@ def call(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def code(value: Any) -> str:
-    """The code of a value: eval brings it back, but for functions (by their names) and arrays of many numbers."""
+    """The code of a value: eval brings it back, but for functions (by their names) and arrays of many numbers.
+
+    A method is shown with its object, if that prints as code, else with its class.
+    """
     if isinstance(value, (np.generic, np.ndarray)) or hasattr(value, "__jax_array__") or hasattr(value, "aval"):
         return _array(value)
     if isinstance(value, str):
@@ -112,9 +116,17 @@ def code(value: Any) -> str:
         return f"[{inside}]" if isinstance(value, list) else f"({inside},)" if len(value) == 1 else f"({inside})"
     if isinstance(value, dict) and type(value) is dict:
         return "{" + ", ".join(f"{code(key)}: {code(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, types.MethodType) and hasattr(value, "__name__"):
+        owner = value.__self__
+        whose = repr(owner) if _is_record(owner) else getattr(owner, "__name__", type(owner).__name__)
+        return f"{whose}.{value.__name__}"
     if callable(value) and not dataclasses.is_dataclass(value):
         return getattr(value, "__name__", "") or repr(value)
     return repr(value)
+
+
+def _is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def _array(value: Any) -> str:

@@ -167,10 +167,8 @@ def _door(function: F, apart: bool) -> F:
         outermost = _caller.get() is None
         token = _caller.set(sys._getframe(1)) if outermost else None
         try:
-            if not (apart and outermost):
-                return compute(progress)
-            theirs = progress if callable(progress) and not isinstance(progress, bool) else None
-            return aside(lambda told: compute(progress if told is None else told), theirs)
+            with _listener(name, progress) as listener:
+                return aside(compute, listener) if apart and outermost else compute(listener)
         finally:
             if token is not None:
                 _caller.reset(token)
@@ -180,22 +178,30 @@ def _door(function: F, apart: bool) -> F:
 
 
 @contextlib.contextmanager
-def _watching(name: str, progress: Any) -> Iterator[None]:
-    """What is told inside reaches ``progress``: a function, a bar if it is True, nobody if it is None or False."""
+def _listener(name: str, progress: Any) -> Iterator[Any]:
+    """Who is told, by the argument ``progress``: a function, a bar if it is True, nobody if it is None or False.
+
+    A bar ends with the call, also if that is given up and the computation goes on.
+    """
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise InputError(
             f"{name}.progress must be True, or a function of (done, total, label), or None; got {progress!r}."
         )
-    with contextlib.ExitStack() as stack:
-        if isinstance(progress, bool):
-            bar = Bar(name, wanted=progress, wait=AT_ONCE, keep=True)
-            progress = stack.enter_context(bar) if progress else None
-        told: Any = progress
-        watched = None if told is None else _Watched(told)
-        token = _watched.set(watched)
-        try:
-            yield
-        finally:
-            _watched.reset(token)
-        if watched is not None and not watched.told:
-            watched(1, 1, watched.label or name)
+    if progress is True:
+        with Bar(name, wanted=True, wait=AT_ONCE, keep=True) as bar:
+            yield bar
+    else:
+        yield progress if callable(progress) else None
+
+
+@contextlib.contextmanager
+def _watching(name: str, told: Any) -> Iterator[None]:
+    """What is told inside reaches this function."""
+    watched = None if told is None else _Watched(told)
+    token = _watched.set(watched)
+    try:
+        yield
+    finally:
+        _watched.reset(token)
+    if watched is not None and not watched.told:
+        watched(1, 1, watched.label or name)

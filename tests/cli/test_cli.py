@@ -1,5 +1,6 @@
 """The command line: what it prints, what it leaves on disk, and its exit codes."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -379,6 +380,14 @@ def test_an_unknown_word_is_refused_with_2(words):
 
 
 # --- interruption ------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_while_the_command_loads_ends_without_a_traceback(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    words = [sys.executable, "-c", "from limitlab.cli import main; main()", "list"]
+    done = subprocess.run(words, env=there, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_an_interrupted_command_exits_with_130_and_a_word(folder, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import users
 
 CODE = """
-import json, os, signal, sys, threading, time, warnings
+import importlib, io, json, os, pathlib, signal, sys, tempfile, threading, time, warnings
 import jax, jax.numpy as jnp, numpy as np
 import limitlab as ll
 from limitlab.verbs import caution, tell, verb
@@ -52,6 +52,31 @@ found["aside"] = stopped(long, 0.3)
 again = ll.predict(problem, times=[0.0, 1.0])
 found["same"] = bool(np.array_equal(path.Q, again.Q))
 found["alone"] = stopped(long.__wrapped__, 0.3)
+
+class Terminal(io.StringIO):
+    isatty = lambda self: True
+
+usual, sys.stderr = sys.stderr, Terminal()
+os.environ["TERM"] = "xterm"
+stopped(lambda: long(progress=True), 1.0)
+shown = sys.stderr.getvalue()
+time.sleep(0.5)
+found["bar"] = shown.count("long"), shown.rfind("[?25h") > shown.rfind("[?25l"), sys.stderr.getvalue() == shown
+sys.stderr = usual
+
+sys.path.append(tempfile.mkdtemp())
+pathlib.Path(sys.path[-1], "slowly.py").write_text(
+    "import sys, time\\nsys.loads.append(1)\\nfor _ in range(20): time.sleep(0.05)"
+)
+sys.loads = []
+
+@verb
+def loads(progress=None):
+    import slowly
+
+found["import"] = stopped(loads, 0.3)
+import slowly  # once it is there: Python waits
+found["loads"] = len(sys.loads)
 
 main, theirs = threading.main_thread(), []
 
@@ -104,10 +129,9 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def found():
-    done = subprocess.run(
-        [sys.executable, "-c", CODE],
+def started(*words):
+    return subprocess.run(
+        [sys.executable, *words],
         env=users.environment(),
         capture_output=True,
         text=True,
@@ -115,6 +139,11 @@ def found():
         check=False,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+
+
+@pytest.fixture(scope="module")
+def found():
+    done = started("-c", CODE)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -126,6 +155,45 @@ def test_ctrl_c_is_heard_inside_of_a_program(found):
     assert found["same"]
     how, seconds = found["alone"]  # in the main thread it waits for the end of the program
     assert how == "interrupted" and seconds > 1.5
+
+
+def test_a_bar_ends_with_the_call_that_is_given_up(found):
+    """The cursor is there again, and what goes on unseen writes nothing."""
+    lines, cursor, still = found["bar"]
+    assert lines > 0 and cursor and still
+
+
+def test_an_import_is_not_interrupted(found):
+    """The call ends all the same; a library that is half there could not be loaded again."""
+    how, seconds = found["import"]
+    assert how == "interrupted" and seconds < 0.3 + 1
+    assert found["loads"] == 1
+
+
+TWICE = (
+    CODE[: CODE.index("found = {}")]
+    + """
+for after in json.loads(sys.argv[1]):
+    alarm = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    alarm.daemon = True
+    alarm.start()
+try:
+    seconds(long)
+finally:
+    print("caught", flush=True)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [([0.3], 0), ([0.3, 1.2], 130), ([0.3, 0.5, 1.2], 130)],
+    ids=["once", "again at the end", "three times"],
+)
+def test_python_ends_in_good_order_however_often_ctrl_c_comes(signals, code):
+    """After one it waits for what goes on unseen, as it does for other threads; one that comes then ends it."""
+    done = started("-c", TWICE, json.dumps(signals))
+    assert (done.returncode, done.stdout) == (code, "caught\n"), done.stderr
 
 
 def test_what_the_user_is_told_and_raises_stays_in_their_thread(found):

@@ -154,6 +154,23 @@ def test_a_terminal_sees_compiling_and_then_how_far(monkeypatch):
     assert threading.active_count() < 50 and not bars.live
 
 
+def test_a_bar_of_the_main_thread_sees_what_a_verb_compiles_beside_it(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+
+    @verb
+    def compiles(progress=None):
+        until = time.monotonic() + 20
+        while "compiling" not in screen.getvalue() and time.monotonic() < until:
+            jax.jit(lambda x: jnp.sin(x) + time.monotonic())(1.0)
+        return threading.current_thread() is threading.main_thread()
+
+    with Bar("work", wait=0.0) as bar:
+        assert compiles(progress=bar) is False
+    assert "work: compiling" in screen.getvalue()
+
+
 def test_the_time_left_does_not_count_what_came_before_the_first_call():
     """Half a minute of compilation and a first percent were 50 minutes left."""
     bar = Bar("work", wanted=False)

@@ -113,10 +113,13 @@ def test_all_that_integrates_goes_through_one_door():
 
 # --- nothing is kept by identity ---------------------------------------------------------------------------------
 
-CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "deque"}
+CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "deque"}
+CONTAINERS |= {"WeakKeyDictionary", "WeakSet", "WeakValueDictionary"}
 # (file, name) of what is filled while the program runs, and (file, function) of what asks for an id; with the reason.
 FILLED = {
     ("_setup.py", "_lent"): "what the environment had before JAX was told by it; given back at once",
+    ("aside.py", "_beside"): "the thread that computes just now",
+    ("aside.py", "_left"): "threads that were given up, as long as there are any",
     ("bar.py", "live"): "the console that draws a bar just now",
     ("modules/classes.py", "_plans"): "what is known of the fields of a class, one for each",
     ("modules/compiled.py", "_programs"): "the program of a function goes with the function",

@@ -4,6 +4,7 @@ import abc
 import copy
 import dataclasses
 import functools
+import importlib
 import inspect
 import pickle
 import subprocess
@@ -39,6 +40,24 @@ class Other(Module):
     a: Any
     name: str = field(static=True, default="p")
     b: Any = 2.0
+
+
+@pytest.mark.parametrize("array", [np.ones(2), jnp.ones(2)], ids=["numpy", "jax"])
+def test_an_array_is_no_part_of_the_structure(array):
+    with pytest.raises(TypeError, match=r"Pair.name is static, .* cannot be an array"):
+        Pair(1, array)
+    assert Pair(array, (1.0, 1.0)).name == (1.0, 1.0)
+
+
+def test_a_class_without_words_has_those_of_its_fields():
+    class Told(Module):
+        """Words."""
+
+    class Mute(Told):
+        a: float
+        b: int = 3
+
+    assert (Told.__doc__, Mute.__doc__) == ("Words.", "Mute(a: float, b: int = 3)")
 
 
 # --- fields and __init__ -----------------------------------------------------------------------------------------
@@ -358,6 +377,50 @@ sys.stdout.buffer.write(cloudpickle.dumps((Own(1, "n"), Heir(1))))
     assert jax.tree.leaves(type(own)(3, name="m")) == [3] and jax.tree.leaves(type(heir)(3)) == [6]
 
 
+def test_a_class_of_a_class_that_another_process_does_not_have_goes_too():
+    """Cloudpickle copies what stands for "no default", in class variables too."""
+    code = """
+import sys
+from limitlab.modules import field
+from limitlab.problems.part import Part
+import cloudpickle
+class Own(Part):
+    a: float
+    b: list = field(default_factory=list)
+class Heir(Own):
+    c: int = 3
+sys.stdout.buffer.write(cloudpickle.dumps((Own(1.0), Heir(2.0, c=4))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    own, heir = cloudpickle.loads(done.stdout)
+    assert [repr(own), repr(heir)] == ["Own(a=1.0)", "Heir(a=2.0, c=4)"]
+    assert repr(type(heir)(5.0, [6])) == "Heir(a=5.0, b=[6])"
+    copied = type(own).__dataclass_fields__["a"]
+    assert copied.default is dataclasses.MISSING and copied.default_factory is dataclasses.MISSING
+
+    class Later(type(own)):
+        d: int = 7
+
+    assert repr(Later(1.0, d=8)) == "Later(a=1.0, d=8)"
+
+
+def test_a_class_variable_of_another_module_stays_one(tmp_path, monkeypatch):
+    """Written as a text, it is read where `ClassVar` has that name, and not where a class is derived."""
+    (tmp_path / "their_parts.py").write_text(
+        """from __future__ import annotations
+from typing import ClassVar
+from limitlab.modules import Module
+class Base(Module):
+    kind: ClassVar[str] = "base"
+    a: float = 1.0
+"""
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    base = importlib.import_module("their_parts").Base
+    heir = type(base)("Heir", (base,), {"__module__": inspect.__name__})
+    assert list(inspect.signature(heir).parameters) == ["a"] and heir(2.0).a == 2.0
+
+
 def test_an_object_from_a_file_is_a_tree_before_any_was_made():
     code = """
 import pickle, sys, jax
@@ -473,6 +536,14 @@ def test_equal_static_arguments_are_one_program():
 def test_one_and_one_point_zero_are_two_programs():
     f = filter_jit(lambda n: jnp.asarray(n))
     assert [f(n).dtype for n in (1, 1.0, True)] == [jnp.asarray(n).dtype for n in (1, 1.0, True)]
+
+
+def test_zeros_of_either_sign_are_two_programs():
+    f = filter_jit(lambda x: jnp.stack([jnp.signbit(x.real), jnp.signbit(jnp.asarray(x).imag)]))
+    assert [f(x).tolist() for x in (0.0, -0.0)] == [[False, False], [True, False]]
+    assert [f(x).tolist() for x in (complex(1, 0.0), complex(1, -0.0))] == [[False, False], [False, True]]
+    seen = Traces(lambda x, y: x + y)
+    assert [float(seen.compiled(np.float64(1), y)) for y in (0.0, 0.0, 2.0)] == [1, 1, 3] and seen.count == 2
 
 
 def test_an_argument_is_the_same_by_name_and_by_place():

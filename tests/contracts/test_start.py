@@ -156,22 +156,23 @@ def test_an_answer_is_kept_for_the_same_words_problem_and_package(tmp_path, monk
 
         def compute():
             asked.append(text)
-            return then() if then else [text, *words]
+            return then() if then else {"text": text, "words": " ".join(words)}
 
-        assert remembered([*words], str(file), compute) == [text, *words]
+        assert remembered([*words], str(file), dict, compute) == {"text": text, "words": " ".join(words)}
         return len(asked) > before
 
     assert ask("a") and not ask("a")
     assert ask("b") and ask("a", "--limit") and not ask("b") and not ask("a")
     for _ in range(2):
         with pytest.raises(InputError):
-            remembered(["spec"], "nobody", lambda: problem_of("nobody"))
+            remembered(["spec"], "nobody", str, lambda: problem_of("nobody"))
     with pytest.warns(UserWarning, match="once more"):
-        assert ask("w", then=lambda: (warnings.warn("once more", stacklevel=1), ["w"])[1])
+        assert ask("w", then=lambda: (warnings.warn("once more", stacklevel=1), {"text": "w", "words": ""})[1])
     assert ask("w") and not ask("w")
-    for kept in (tmp_path / "cache" / "answers").iterdir():
-        kept.write_bytes(b"{")  # torn
-    assert ask("a") and not ask("a")
+    for wrong in (b"{", b"null", b"[]", b'"text"', b'{"text": null}', b"[" * 10**5):  # torn, or of somebody else
+        for kept in (tmp_path / "cache" / "answers").iterdir():
+            kept.write_bytes(wrong)
+        assert ask("a") and not ask("a")
     monkeypatch.setattr("limitlab.cli.remembered._package", lambda: [["other.py", 1, 2]])
     assert ask("a")
     monkeypatch.setattr("limitlab.cli.remembered.MOST", 2)

@@ -157,6 +157,16 @@ def test_parts_of_a_users_own_are_printed_by_their_classes():
     assert repr(Bump()) == "Bump()"
 
 
+def test_a_method_is_printed_with_its_object():
+    class Plain:
+        def method(self, x):
+            return x
+
+    assert repr(ll.Committee(2, Bump(2.0).function)) == "Committee(width=2, activation=Bump(height=2.0).function)"
+    assert [code(Plain().method), code(Plain.method)] == ["Plain.method", "method"]
+    assert code(ll.Problem.hint) == "Problem.hint"  # a classmethod
+
+
 def test_html_is_escaped():
     page = html_table("<b>&", [("<i>", "\"'</td><script>")])
     assert "<b>" not in page and "<i>" not in page and "<script>" not in page

@@ -2,9 +2,12 @@
 
 from limitlab._lazy import loading
 
-with loading():
-    from limitlab.cli import commands, store_commands, sweep_commands, warm
-    from limitlab.cli.app import app, main
+try:
+    with loading():
+        from limitlab.cli import commands, store_commands, sweep_commands, warm
+        from limitlab.cli.app import app, main
+except KeyboardInterrupt:  # before there is anybody who could say so
+    raise SystemExit(130) from None
 
 __all__ = ["app", "main"]
 

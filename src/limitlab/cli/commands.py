@@ -43,7 +43,7 @@ def spec(spec: Spec) -> None:
     \b
       limitlab spec soft-committee > my.toml
     """
-    typer.echo(remembered(["spec"], spec, lambda: _spec(spec)), nl=False)
+    typer.echo(remembered(["spec"], spec, str, lambda: _spec(spec)), nl=False)
 
 
 def _spec(spec: str) -> str:
@@ -59,7 +59,7 @@ def limits(spec: Spec) -> None:
     \b
       limitlab limits soft-committee
     """
-    answers = remembered(["limits"], spec, lambda: _limits(spec))
+    answers = remembered(["limits"], spec, dict, lambda: _limits(spec))
     show_table(f"limits of {spec}", ["limit", "answer"], [[name, answer] for name, answer in answers.items()])
 
 
@@ -197,7 +197,7 @@ def cite(
     \b
       limitlab cite soft-committee --limit OverlapODE > used.bib
     """
-    typer.echo(remembered(["cite", *(limit or [])], spec, lambda: _cite(spec, limit or [])), nl=False)
+    typer.echo(remembered(["cite", *(limit or [])], spec, str, lambda: _cite(spec, limit or [])), nl=False)
 
 
 def _cite(spec: str, used: list[str]) -> str:

@@ -24,14 +24,15 @@ LONGEST = 2**20  # bytes of a problem or of an answer: others are not kept
 MOST = 200  # answers that are kept
 
 
-def remembered(words: list[str], spec: str, compute: Callable[[], Any]) -> Any:
-    """What ``compute`` gives, a value of JSON, or gave before for the same words, problem and package."""
+def remembered(words: list[str], spec: str, kind: type, compute: Callable[[], Any]) -> Any:
+    """What ``compute`` gives, a text or a dict of texts (the ``kind``), or gave before for the same words, problem and
+    package."""
     place = _place(words, spec)
     if place is None:
         return _alone(compute)
-    with contextlib.suppress(OSError, ValueError):
-        if 0 < place.stat().st_size <= LONGEST:
-            return json.loads(place.read_bytes())
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if 0 < place.stat().st_size <= LONGEST and _is(kind, found := json.loads(place.read_bytes())):
+            return found
     value, warned = _watched(lambda: _alone(compute))
     kept = json.dumps(value).encode()
     if not warned and len(kept) <= LONGEST:
@@ -41,6 +42,12 @@ def remembered(words: list[str], spec: str, compute: Callable[[], Any]) -> Any:
                 part.write_bytes(kept)
             _forget(place.parent)
     return json.loads(kept)
+
+
+def _is(kind: type, found: Any) -> bool:
+    """Whether it may be an answer: somebody else may have written the file."""
+    texts = found.values() if isinstance(found, dict) else [found]
+    return isinstance(found, kind) and all(isinstance(text, str) for text in texts)
 
 
 def _alone(compute: Callable[[], Any]) -> Any:

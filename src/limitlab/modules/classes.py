@@ -1,6 +1,7 @@
 """Frozen classes that are trees of arrays."""
 
 import abc
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -104,9 +105,18 @@ def _missing(cls: type) -> list[str]:
     return sorted(missing)
 
 
+def _mend(fields: dict[str, Any]) -> None:
+    """Cloudpickle copies `dataclasses.MISSING`, which everybody knows by its identity."""
+    for one in fields.values():
+        for name in ("default", "default_factory"):
+            if type(getattr(one, name)).__name__ == "_MISSING_TYPE":
+                setattr(one, name, dataclasses.MISSING)
+
+
 def _init_of(cls: Any) -> Callable[..., None]:
-    """The ``__init__`` that `dataclasses` makes of the fields of a class."""
-    fields: dict[str, Any] = cls.__dataclass_fields__
+    """The ``__init__`` that `dataclasses` makes of the fields of a class; of class variables it knows no more."""
+    known: dict[str, Any] = cls.__dataclass_fields__
+    fields = {name: f for name, f in known.items() if f._field_type.name != "_FIELD_CLASSVAR"}
     names = {name: getattr(cls, name) for name in ("__module__", "__qualname__")}
     body = {
         "__doc__": "Its fields.",
@@ -160,16 +170,23 @@ class _Modules(abc.ABCMeta):
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **keywords: Any):
         cls: Any = abc.ABCMeta.__new__(mcs, name, bases, namespace, **keywords)
-        fills = _fills_fields(cls)
+        fills, ours = _fills_fields(cls), cls.__module__.startswith("limitlab.")
         hints, doc = inspect.get_annotations(cls), cls.__doc__
         concrete = {name: hint for name, hint in hints.items() if not _is_abstract(hint)}
         cls.__annotations__, cls.__doc__ = concrete, doc or name  # for one without, dataclasses make a costly one
         dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
         cls.__annotations__, cls.__doc__ = hints, doc
         if fills:
-            made = _Init(cls) if cls.__module__.startswith("limitlab.") else _init_of(cls)
-            cls.__init__ = cls.__filled__ = made
+            cls.__init__ = cls.__filled__ = _Init(cls) if ours else _init_of(cls)
+        if doc is None and not ours:
+            with contextlib.suppress(TypeError, ValueError):  # an __init__ of C has no signature
+                cls.__doc__ = f"{name}{cls.__signature__}".replace(" -> None", "")  # as dataclasses have it
         return cls
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name == "__dataclass_fields__":
+            _mend(value)
+        super().__setattr__(name, value)
 
     def __call__(cls: Any, *args: Any, **kwargs: Any):
         self = cls.__new__(cls, *args, **kwargs)
@@ -191,6 +208,12 @@ class _Modules(abc.ABCMeta):
         for base in cls.__mro__:
             if check := vars(base).get("__check_init__"):
                 check(self)
+        for name in plan.static:
+            if isinstance(getattr(self, name), (np.ndarray, jax.Array)):
+                raise TypeError(
+                    f"{cls.__name__}.{name} is static, part of the structure of a tree, which has to be hashable: "
+                    "it cannot be an array. Leave out static=True, or give a tuple of numbers."
+                )
         return self
 
     @property

@@ -46,7 +46,7 @@ def _is_bound(x: Any) -> bool:
 
 
 def _split(tree: Any) -> tuple[list[Any], Any]:
-    """Its arrays, and all the rest: with their types, since 1 and 1.0 are equal but do not compute alike."""
+    """Its arrays, and all the rest, with what tells those apart that are equal but do not compute alike."""
     leaves, structure = tree_flatten(tree)
     traced = [is_array(leaf) for leaf in leaves]
     if all(traced):
@@ -55,7 +55,12 @@ def _split(tree: Any) -> tuple[list[Any], Any]:
     if any(map(_is_bound, rest)):
         return _split(structure.unflatten([_Bound(leaf) if _is_bound(leaf) else leaf for leaf in leaves]))
     arrays = [leaf for leaf, is_traced in zip(leaves, traced, strict=True) if is_traced]
-    return arrays, (structure, tuple(traced), tuple(rest), tuple(map(type, rest)))
+    return arrays, (structure, tuple(traced), tuple(rest), tuple(map(_kind, rest)))
+
+
+def _kind(leaf: Any) -> Any:
+    """Tells 1 from 1.0, and 0.0 from -0.0."""
+    return (type(leaf), repr(leaf)) if isinstance(leaf, (float, complex)) else type(leaf)
 
 
 def _join(arrays: Sequence[Any], about: Any) -> Any:
