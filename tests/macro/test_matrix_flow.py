@@ -14,7 +14,7 @@ from limitlab.algorithms.settings.fixed_data import WideDescent
 from limitlab.errors import AccuracyWarning, InputError, LimitUndefinedError
 from limitlab.macro.wide.factor_flow import FactorFlow, jacobian_product, velocity
 from limitlab.macro.wide.matrix_flow import flow
-from limitlab.numerics.ode.extrapolation import extrapolated
+from limitlab.numerics.ode.extrapolation import End, extrapolated, hermite
 from limitlab.numerics.ode.integrate import follow
 from limitlab.problems.asked import Asked
 from limitlab.states.matrix import Instance, look, matrix_risk, relative_error
@@ -190,6 +190,41 @@ def test_a_flow_that_takes_too_many_steps_says_so():
     run = follow(lambda y: FactorFlow(instance.X, instance.b, y), V, np.array([0.1, 1e6]), max_steps=8)
     assert run.status == "max_steps" and run.states[0] is not None and run.states[1] is None
     assert 0.1 <= run.end < 1e6
+
+
+def test_many_times_cost_little_more_than_few():
+    """Most lie inside steps, and their states are as accurate as steps are; these do not see how many there are."""
+    (X, b, _), V = toy()
+    solved = []
+
+    class Counted(FactorFlow):
+        def solver(self, h):
+            solved.append(h)
+            return super().solver(h)
+
+    def run(times):
+        solved.clear()
+        return follow(lambda y: Counted(X, b, y), V, times), len(solved)
+
+    times = np.linspace(0.0, 50.0, 2001)
+    (few, cheap), (many, cost) = run(times[::1000]), run(times)
+    assert many.steps < 2 * few.steps and cost < 8 * cheap < 8 * len(times) / 3
+    exact = follow(lambda y: FactorFlow(X, b, y), V, times, rtol=1e-12).states
+    errors = [np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(many.states, exact, strict=True)]
+    assert max(errors) < 1e-7
+    crossed = [(1 - x) * few.states[1] + x * few.states[2] for x in (0.02, 0.5)]  # negative control: a straight line
+    assert all(np.linalg.norm(a - exact[1000 + k]) > 1e-7 for a, k in zip(crossed, (20, 500), strict=True))
+
+
+def test_the_polynomial_of_a_step_knows_its_own_error():
+    (X, b, _), V = toy()
+    times = (0.0, 0.02, 0.04, 0.046, 0.06)
+    exact = follow(lambda y: FactorFlow(X, b, y), V, np.array(times), rtol=1e-12).states
+    before, start, middle, inside, end = (End(t, y, velocity(X, b, y)) for t, y in zip(times, exact, strict=True))
+    state, distance = hermite([start, end, middle, before])(0.046)
+    assert 0.1 * distance < np.linalg.norm(state - inside.y) < 2 * distance < 1e-5
+    wrong, far = hermite([start, end._replace(motion=1.01 * end.motion), middle, before])(0.046)
+    assert np.linalg.norm(wrong - inside.y) > 10 * distance and far > 10 * distance
 
 
 def test_progress_and_bad_representation():

@@ -280,3 +280,18 @@ def test_a_start_has_room_for_its_directions_as_in_a_simulation():
     ):
         with pytest.raises(ll.errors.InputError, match=r"d must be at least 2, .* of the teacher; got d=1"):
             verb()
+
+
+def test_equal_units_with_a_kink_stay_equal_and_tiny_differences_leave():
+    """As docs/sharp-bits.md says: the square root of \\|w_i - w_j\\|^2 grows from nothing, whatever the difference."""
+    risks, apart = [], []
+    for difference in (0.0, 1e-9, 1e-6, 1e-5):
+        W = np.tile([0.3, 0.2, 0.8, 0.0, 0.0, 0.0, 0.0], (4, 1))
+        W[:, 3:] += difference * np.eye(4)
+        start = ll.OverlapStart(Q=W @ W.T, M=W[:, :2], P=np.eye(2))
+        problem = committee("abs", "abs", p=4, k=2, start=start, learning_rate=0.5, variance=0.0)
+        run = ll.predict(problem, ll.OverlapODE(), [0.0, 2.0])
+        risks.append(float(run.risk[1]))
+        apart.append(float(run.Q[1, 0, 0] + run.Q[1, 1, 1] - 2 * run.Q[1, 0, 1]))
+    np.testing.assert_allclose(risks, [0.1553, 0.1553, 0.1470, 0.1470], atol=1e-4)
+    np.testing.assert_allclose(apart, [0.0, 0.0, 0.0656, 0.0656], atol=1e-4)

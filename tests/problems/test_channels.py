@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
 import limitlab as ll
@@ -124,6 +125,47 @@ def test_g_and_dg_are_derivatives(channel):
     out, g, dg = both(w, y, V)
     np.testing.assert_allclose(out.g, g, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(out.dg, dg, rtol=1e-6, atol=1e-8)
+
+
+def _odds_posterior(y, w, V):
+    """log Z, g and dg of a logistic label by 20 nodes on each of many panels, from the posterior's mode outwards."""
+    mode = brentq(lambda z: z - w - y * V * expit(-y * z), min(w, w + y * V) - 1, max(w, w + y * V) + 1)
+    fan = np.linspace(-14, 14, 113)
+    edges = np.unique([mode + np.sqrt(V) * fan, mode + 2 * fan, w + np.sqrt(V) * fan, 4 * fan])
+    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
+    x, dx = np.polynomial.legendre.leggauss(20)
+    z = middle + half * x
+    log_p = -((z - w) ** 2) / (2 * V) - np.logaddexp(0, -y * z)
+    p = half * dx * np.exp(log_p - log_p.max())
+    miss, total = expit(-y * z), p.sum()
+    mean = np.sum(p * miss) / total
+    dg = np.sum(p * ((miss - mean) ** 2 - miss * expit(y * z))) / total
+    return log_p.max() + np.log(total) - np.log(2 * np.pi * V) / 2, y * mean, dg
+
+
+def test_odds_of_labels_far_from_their_fields():
+    """Where the posterior is many deviations of the prior from its centre, too."""
+    where = [(-1.0, 200.0, 300.0), (1.0, -700.0, 1000.0), (1.0, -50.0, 30.0)]
+    spread = [
+        (y, k * np.sqrt(V), V) for y in (1.0, -1.0) for k in (0, 1, -1, 3, 10, -10) for V in (1.2, 10.0, 1e4, 1e6)
+    ]
+    wrong_side = [(y, w, V) for y, w, V in spread if y * w <= 0]
+    right_side = [(y, w, V) for y, w, V in spread if y * w > 0]
+    y, w, V = np.array(where + wrong_side + right_side).T
+    got = np.stack(jax.jit(ll.Logistic().output)(y, w, V))
+    exact = np.array([_odds_posterior(*place) for place in zip(y, w, V, strict=True)]).T
+    far = len(where) + len(wrong_side)
+    np.testing.assert_allclose(got[0], exact[0], rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(got[1][:far], exact[1][:far], rtol=1e-9)
+    np.testing.assert_allclose(got[2][:far], exact[2][:far], rtol=1e-6)
+    np.testing.assert_allclose(got[1:, far:], exact[1:, far:], rtol=1e-9, atol=1e-18)
+    # Negative control: panels that end 9.5 deviations from the centre of the prior, as they once did.
+    z = w[:3, None] + np.sqrt(V[:3, None]) * np.linspace(-9.5, 9.5, 20001)
+    p = expit(y[:3, None] * z) * np.exp(-((z - w[:3, None]) ** 2) / (2 * V[:3, None]))
+    miss = expit(-y[:3, None] * z)
+    mean = np.sum(p * miss, 1) / np.sum(p, 1)
+    old = np.sum(p * ((miss - mean[:, None]) ** 2 - miss * (1 - miss)), 1) / np.sum(p, 1)
+    assert np.all(np.abs(old / exact[2][:3] - 1) > 5e-3)
 
 
 def _brute(channel, rho, m, q, V):

@@ -103,11 +103,15 @@ class FrozenFlow:
 
         return solve
 
+    def motion(self, u: np.ndarray) -> np.ndarray:
+        """How the rows move."""
+        return np.asarray(_velocity(self.flow, u))
+
     def euler(self, h: float) -> Callable[[np.ndarray], np.ndarray]:
         solve, fixed = self.solver(h), np.asarray(self.flow.projector)
 
         def substep(u: np.ndarray) -> np.ndarray:
-            step = solve(h * np.asarray(_velocity(self.flow, u)))
+            step = solve(h * self.motion(u))
             step[:, 1:-1] = step[:, 1:-1] @ fixed  # symmetric already, but for rounding, which could grow
             return u + step
 

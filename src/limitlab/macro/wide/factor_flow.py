@@ -70,7 +70,11 @@ class FactorFlow:
 
         return solve
 
+    def motion(self, u: np.ndarray) -> np.ndarray:
+        """f(u), in the eigenbasis."""
+        return velocity(self.X, self.b, u)
+
     def euler(self, h: float) -> Callable[[np.ndarray], np.ndarray]:
         """u -> u + (1 - h J)^-1 h f(u), in the eigenbasis."""
         solve = self.solver(h)
-        return lambda u: u + solve(h * velocity(self.X, self.b, u))
+        return lambda u: u + solve(h * self.motion(u))

@@ -5,6 +5,9 @@ r"""Stiff autonomous flows dy/ds = f(y) by extrapolation of the linearly implici
 A step H is made of j small ones, for j = 1, ..., COLUMNS; the results T_j have an expansion in H/j, and the polynomial
 through them is read at 1/j = 0. Every column damps fast decay completely (the growth factor goes to 0 as H J goes to
 minus infinity), so that steps grow as the flow slows down.
+
+Many asked times make no shorter steps: a step ends on the last one in its reach, and the states before it are those of
+the polynomial through start, middle and end of the step that has their slopes.
 """
 
 from collections.abc import Callable
@@ -31,6 +34,10 @@ class Frozen(Protocol):
 
     def leave(self, u: np.ndarray) -> np.ndarray:
         """y back from its coordinates."""
+        ...
+
+    def motion(self, u: np.ndarray) -> np.ndarray:
+        """f, in these coordinates."""
         ...
 
     def euler(self, h: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -65,6 +72,38 @@ def extrapolated(frozen: Frozen, y: np.ndarray, H: float, columns: int = COLUMNS
     return frozen.leave(row[-1]), float(np.linalg.norm(row[-1] - below))
 
 
+Place = tuple[float, np.ndarray]  # a time and the state then
+
+
+class End(NamedTuple):
+    """Where a step begins or ends: when, the state, and how it moves."""
+
+    time: float
+    y: np.ndarray
+    motion: np.ndarray
+
+
+def hermite(ends: list[End]) -> Callable[[float], tuple[np.ndarray, float]]:
+    """The polynomial through all ends but the last, with their motions, and its distance from that through the last."""
+    start, unit = ends[0].time, abs(ends[1].time - ends[0].time)
+    places = np.repeat([(end.time - start) / unit for end in ends], 2)
+    column = [end.y for end in ends for _ in range(2)]
+    terms = [column[0]]  # Newton's divided differences; those of a place with itself are motions
+    for level in range(1, len(places)):
+        apart = places[level:] - places[:-level]
+        column = [
+            (column[i + 1] - column[i]) / gap if gap else unit * ends[i // 2].motion for i, gap in enumerate(apart)
+        ]
+        terms.append(column[0])
+
+    def read(time: float) -> tuple[np.ndarray, float]:
+        factors = np.append(1.0, np.cumprod((time - start) / unit - places[:-1]))
+        parts = [factor * term for factor, term in zip(factors, terms, strict=True)]
+        return np.sum(parts[:-2], axis=0), float(np.linalg.norm(parts[-2] + parts[-1]))
+
+    return read
+
+
 def follow(
     freeze: Callable[[np.ndarray], Frozen],
     start: np.ndarray,
@@ -75,32 +114,59 @@ def follow(
     max_steps: int = 20_000,
     columns: int = COLUMNS,
 ) -> Followed:
-    """Solve dy/ds = f(y) from s = ``begin`` through increasing ``times``, each of which a step ends on.
+    """Solve dy/ds = f(y) from s = ``begin`` through increasing ``times``; a step ends on the last one in its reach.
 
-    ``rtol`` bounds the error of a step relative to the norm of y. Ends with "ok", "max_steps", or "not_converged" if
-    steps shrink to nothing.
+    ``rtol`` bounds the error of a step relative to the norm of y, and that of states at times inside steps. Ends with
+    "ok", "max_steps", or "not_converged" if steps shrink to nothing.
     """
-    states: list[np.ndarray | None] = [None] * len(times)
+    index = int(np.searchsorted(times, begin, "right"))
+    states: list[np.ndarray | None] = [start] * index + [None] * (len(times) - index)
     y, now, step, taken = start, begin, FIRST_STEP, 0
-    for index, time in enumerate(times):
-        while now < time:
-            if taken >= max_steps:
-                return Followed(states, "max_steps", now, taken, y)
-            H = min(step, time - now)
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                new, error = extrapolated(freeze(y), y, H, columns)
-            taken += 1
-            error /= rtol * float(np.linalg.norm(y))
-            error = error if np.isfinite(error) else np.inf
-            best = H * float(np.clip(SAFETY * max(error, 1e-30) ** (-1 / columns), SHRINK, GROW))
-            if error > 1:
-                step = best
-                if step <= SMALLEST * (1 + now):
-                    return Followed(states, "not_converged", now, taken, y)
-                continue
-            # A step cut short by an asked time says little about the next one unless it asks for less.
-            step = max(step, best) if H < step else best
-            y, now = new, (float(time) if H == time - now else now + H)
-            tick((index + now / time) / len(times))
-        states[index] = y
+    before: Place | None = None
+    while index < len(times):
+        if taken >= max_steps:
+            return Followed(states, "max_steps", now, taken, y)
+        last = max(index, int(np.searchsorted(times, now + step, "right")) - 1)
+        goal = float(times[last])
+        H = min(step, goal - now)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            frozen = freeze(y)
+            new, error = extrapolated(frozen, y, H, columns)
+        taken += 1
+        allowed = rtol * float(np.linalg.norm(y))
+        error = error / allowed if np.isfinite(error) else np.inf
+        best = H * float(np.clip(SAFETY * max(error, 1e-30) ** (-1 / columns), SHRINK, GROW))
+        if error > 1:
+            step = best
+            if step <= SMALLEST * (1 + now):
+                return Followed(states, "not_converged", now, taken, y)
+            continue
+        end = goal if H == goal - now else now + H
+        asked = times[index : int(np.searchsorted(times, end, "left"))]
+        for state in _inside(frozen, before, ((now, y), (end, new)), asked, columns, allowed):
+            states[index], index = state, index + 1
+        # A step cut short by an asked time says little about the next one unless it asks for less.
+        step = max(step, best) if H < step else best
+        before, y, now = (now, y), new, end
+        while index < len(times) and times[index] <= now:
+            states[index], index = y, index + 1
+        tick((last + now / goal) / len(times))
     return Followed(states, "ok", float(times[-1]), taken, y)
+
+
+def _inside(
+    frozen: Frozen, before: Place | None, ends: tuple[Place, Place], asked: np.ndarray, columns: int, allowed: float
+) -> list[np.ndarray]:
+    """States inside a step: of a polynomial, where the place before finds it accurate enough, or by shorter steps."""
+    (now, y), last = ends
+
+    def shorter(time: float) -> np.ndarray:
+        return extrapolated(frozen, y, time - now, columns)[0]
+
+    if len(asked) < 2 or before is None:
+        return [shorter(time) for time in asked]
+    middle = (now + last[0]) / 2
+    places = [(now, y), last, (middle, shorter(middle)), before]
+    read = hermite([End(time, z, frozen.leave(frozen.motion(frozen.enter(z)))) for time, z in places])
+    found = ((time, *read(time)) for time in asked)
+    return [state if error <= allowed else shorter(time) for time, state, error in found]

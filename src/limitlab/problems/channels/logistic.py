@@ -13,6 +13,7 @@ from limitlab.problems.channels.binary import BinaryChannel
 __all__ = ["Logistic"]
 
 MODERATE = 1.1  # V up to which the grid is exact to rounding
+DROP = 45.0  # of the logarithm: 9.5 standard deviations
 GRID = np.linspace(-8.5, 8.5, 45)
 
 
@@ -76,30 +77,49 @@ def _on_a_grid(y, w, V) -> Output:
 
 
 def _on_panels(y, w, V) -> Output:
-    """Panels around the prior and around z = 0, for any V."""
-    y, w, V = jnp.broadcast_arrays(y, w, V)
-    root = jnp.sqrt(V)[..., None]
-    x, dx = _standard_panels(w[..., None] / root, 1 / root)
-    z = w[..., None] + root * x
-    yz = y[..., None] * z
+    """Panels around the top of the posterior and around z = 0, for any V."""
+    y, w, V = (x[..., None] for x in jnp.broadcast_arrays(y, w, V))
+    z, dz = panel_nodes(jax.lax.stop_gradient(_edges(y, w, V)), 10)
+    yz = y * z
     e = jnp.exp(-jnp.abs(yz))
-    log_p = -jnp.square(x) / 2 - jnp.log1p(e) + jnp.minimum(yz, 0.0)
+    log_p = -jnp.square(z - w) / (2 * V) - jnp.log1p(e) + jnp.minimum(yz, 0.0)
     top = jnp.max(log_p, -1, keepdims=True)
-    p = dx * jnp.exp(log_p - top)
+    p = dz * jnp.exp(log_p - top)
     total = jnp.sum(p, -1)
     miss = jnp.where(yz > 0, e, 1.0) / (1 + e)  # sigma(-yz)
     mean = jnp.sum(p * miss, -1) / total
     spread = jnp.sum(p * jnp.square(miss - mean[..., None]), -1) / total
     bend = jnp.sum(p * miss * (1 - miss), -1) / total
-    mass = jnp.sum(dx * jnp.exp(-jnp.square(x) / 2), -1)  # sqrt(2 pi), as this rule sees it
-    return Output(top[..., 0] + jnp.log(total / mass), y * mean, spread - bend)
+    log_z = top[..., 0] + jnp.log(total) - jnp.log(2 * jnp.pi * V[..., 0]) / 2
+    return Output(log_z, y[..., 0] * mean, spread - bend)
 
 
-def _standard_panels(shift, width):
-    """Nodes of a standard normal x, with panels also around x = -shift (z = 0) at a scale ``width``."""
-    ladder = np.array([-9.5, -5, -1.8, 1.8, 5, 9.5])
-    around = np.array([-28.0, -11, -4.5, -1.5, 1.5, 4.5, 11, 28.0])
-    edges = jnp.concatenate(
-        [jnp.broadcast_to(ladder, (*shift.shape[:-1], len(ladder))), jnp.clip(around * width - shift, -9.5, 9.5)], -1
-    )
-    return panel_nodes(edges, 10)
+def _log_posterior(z, y, w, V):
+    return -jnp.square(z - w) / (2 * V) - jax.nn.softplus(-y * z)
+
+
+def _edges(y, w, V):
+    """Panels to where the density is e^-45 of its top, graded from there and from z = 0."""
+    top, sides = _top(y, w, V), np.array([-1.0, 1.0])
+    least, end = _log_posterior(top, y, w, V) - DROP, top + sides * jnp.sqrt(2 * DROP * V)
+    for _ in range(5):  # Newton's from outside stays outside: the logarithm is concave, and more so than the prior's
+        slope = (w - end) / V + y * jax.nn.sigmoid(-y * end)
+        end = end - (_log_posterior(end, y, w, V) - least) / slope
+    low, high = end[..., :1], end[..., 1:]
+    ladder, around = np.array([0.17, 0.56, 1.0]), np.array([1.5, 4.5, 11, 28.0])
+    zero = jnp.clip(np.append(-around, around), low, high)
+    return jnp.concatenate([top + ladder * (low - top), top + ladder * (high - top), zero], -1)
+
+
+def _top(y, w, V):
+    r"""Where the posterior has its mode, to a part of 1: :math:`z = w + yV\sigma(-yz)`.
+
+    With z = +-yu it is :math:`u = c + V\sigma(-u)` at a u >= 0, which exceeds max(c, 0) by log(1 + V) + 1 at most.
+    """
+    middle = y * w + V / 2
+    c = jnp.abs(middle) - V / 2
+    u, length = jnp.maximum(c, 0.0), jnp.log1p(V) + 1
+    for k in range(1, 8):
+        higher = u + length / 2**k
+        u = jnp.where(higher < c + V * jax.nn.sigmoid(-higher), higher, u)
+    return y * jnp.where(middle < 0, -u, u)
