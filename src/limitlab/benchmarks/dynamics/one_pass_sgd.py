@@ -125,7 +125,7 @@ def direct_and_bare(table: Table, d: int, p: int, k: int, replicas: int) -> None
     blocks = sorted({min(64, max(1, n // d)) for n in (2**13, 2**15)})
     bares = [bare(weights, keys, steps, block, draw) for draw in (jax.random.normal, normal) for block in blocks]
     single = bare(weights.astype(jnp.float32), keys, steps, min(64, max(1, 2**13 // d)))
-    a, s, *rest = together(direct, single, *bares, repeats=31)
+    a, s, *rest = together(direct, single, *bares, repeats=101)
     unit, b, ours = 1e6 / (replicas * steps), min(rest[: len(blocks)]), min(rest[len(blocks) :])
     what = f"direct SGD, d = {d}, {p} x {k}, {replicas} replica{'s' * (replicas > 1)} / block-drawn bare step"
     table.ratio(what, a, ours, "<= 1.3")
