@@ -22,7 +22,6 @@ import limitlab as ll
 from limitlab.algorithms.settings.one_pass import CommitteeOnePass
 from limitlab.errors import InputError
 from limitlab.macro.overlaps.drift import drift
-from limitlab.modules import filter_jit
 from limitlab.numerics.trees import as_arrays
 from limitlab.problems.asked import Asked
 from limitlab.states.overlaps import Overlaps, error_sum
@@ -54,9 +53,10 @@ def side(activation: str, p: int, k: int):
     start = Overlaps(G[:p, :p], G[:p, p:], G[p:, p:], jnp.asarray(rng.normal(size=p)))
     sums, live = error_sum(setting), as_arrays(setting)
     began = time.process_time()
-    call = filter_jit(lambda o: drift(live, sums, o)).lower(start).compile()
+    call = jax.jit(lambda o: drift(live, sums, o)).lower(start).compile()
     compiled = time.process_time() - began
-    used = call.compiled.memory_analysis().temp_size_in_bytes / 2**20
+    memory = call.memory_analysis()
+    used = 0.0 if memory is None else memory.temp_size_in_bytes / 2**20
     return lambda: jax.block_until_ready(call(start)), compiled, used
 
 
