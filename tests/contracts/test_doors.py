@@ -4,8 +4,8 @@ import inspect
 import io
 import json
 import os
-import subprocess
 import signal
+import subprocess
 import sys
 import threading
 import time
