@@ -112,6 +112,9 @@ def test_replicas_that_do_not_move_are_few_and_none_of_large_ones():
     small, large = (Request(d, np.zeros(1), np.zeros(1, int), 5) for d in (100, 10**6))
     assert _seated(setting, rule, small).replicas == 6
     assert _seated(setting, rule, large).replicas == 5
+    many, times = sparse("*".join(f"z{i}" for i in range(1, 9)), p=512), np.zeros(240)
+    u_of_17 = OnePass.of(many, Asked("a test", ll.errors.InputError))  # is kept; u of the 20 that are seated is not
+    assert _seated(u_of_17, many.algorithm, Request(10, times, times.astype(int), 17)).replicas == 17
 
 
 def test_other_iterations_of_message_passing_compile_nothing():

@@ -273,6 +273,22 @@ def test_steps_grow_as_the_flow_comes_to_rest(monkeypatch):
     np.testing.assert_allclose(grown.u, short.u, atol=1e-6)
 
 
+def test_steps_that_asked_times_end_are_not_those_of_a_flow_at_rest(monkeypatch):
+    """Explicit steps go on where only the asked times make them many; at a fixed count they would have ended."""
+    pair, few, many = problem("z1 + z1*z2"), np.linspace(0, 20, 3), np.linspace(0, 20, 401)
+
+    def never(*_):
+        raise AssertionError("the linearised flow was asked for")
+
+    monkeypatch.setattr("limitlab.macro.sparse.solve.FrozenFlow", never)
+    long, short = (ll.predict(pair, ll.DimensionFree(nodes=12), times) for times in (many, few))
+    assert long.attrs["steps"] > SOON
+    np.testing.assert_allclose(long.fourier[::200], short.fourier, atol=1e-9)
+    monkeypatch.setattr("limitlab.numerics.ode.integrate.SOON", 20)
+    with pytest.raises(AssertionError, match="linearised flow"):
+        ll.predict(pair, ll.DimensionFree(nodes=12), few)
+
+
 def test_chunks_change_nothing(monkeypatch):
     flow, x = cloud(problem("z1 + z1*z2 + z3*z4*z5"))
     whole = jit_drift(x, flow)

@@ -159,6 +159,9 @@ def test_odds_of_labels_far_from_their_fields():
     np.testing.assert_allclose(got[1][:far], exact[1][:far], rtol=1e-9)
     np.testing.assert_allclose(got[2][:far], exact[2][:far], rtol=1e-6)
     np.testing.assert_allclose(got[1:, far:], exact[1:, far:], rtol=1e-9, atol=1e-18)
+    assert np.all(got[0] <= 0)
+    ends = np.stack(jax.jit(ll.Logistic().output)(np.array([1.0, -1.0, 1.0]), np.array([np.inf, np.inf, -np.inf]), 2.0))
+    np.testing.assert_allclose(ends[1:], [[0, -1, 1], [0, 0, 0]], atol=1e-12)
     # Negative control: panels that end 9.5 deviations from the centre of the prior, as they once did.
     z = w[:3, None] + np.sqrt(V[:3, None]) * np.linspace(-9.5, 9.5, 20001)
     p = expit(y[:3, None] * z) * np.exp(-((z - w[:3, None]) ** 2) / (2 * V[:3, None]))

@@ -44,7 +44,7 @@ def network_memory(setting: NetworkDescent, asked: Request) -> Memory:
     held = WORKSPACE * n * d + 4 * (n + d) * m + 3 * looks * m * (m + 4)
     held += two_times_held(asked.clocked[0], asked.replicas, m, d)
     return Memory(
-        8 * held + seen_bytes(parts, asked._replace(replicas=1)),
+        8 * held + seen_bytes(parts, asked._replace(replicas=1), 1),
         f"It holds the {n} x {d} matrix of inputs and its workspace, and {looks} looks at {m} units. Use a smaller d, "
         "sample_ratio or width, or fewer replicas or times.",
     )

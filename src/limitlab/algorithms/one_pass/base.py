@@ -143,8 +143,7 @@ class AbstractOnePass(AbstractAlgorithm):
         return steps * self.batch
 
     def memory(self, setting: OnePass, asked: Request) -> Memory:
-        wide = _seated(setting, self, asked)
-        return Memory(_state_bytes(setting, self, wide) + seen_bytes(setting, wide), _smaller(setting, asked))
+        return Memory(_bytes(setting, self, asked, _seated(setting, self, asked)), _smaller(setting, asked))
 
     def run(self, setting: OnePass, asked: Request) -> Seen:
         """Runs of the rule, seen at the asked steps."""
@@ -322,7 +321,11 @@ def check_start(setting: OnePass, rule: AbstractAlgorithm, sphere: bool, d: int)
 def _seated(setting: OnePass, rule: AbstractOnePass, asked: Request) -> Request:
     """With some more replicas, which begin but do not move: few counts are few programs. None if they are large."""
     wide = asked._replace(replicas=seats(asked.replicas))
-    return wide if _state_bytes(setting, rule, wide) + seen_bytes(setting, wide) <= SPARE else asked
+    return wide if _bytes(setting, rule, asked, wide) <= SPARE else asked
+
+
+def _bytes(setting: OnePass, rule: AbstractOnePass, asked: Request, wide: Request) -> int:
+    return _state_bytes(setting, rule, wide) + seen_bytes(setting, asked, wide.replicas)
 
 
 def _state_bytes(setting: OnePass, rule: AbstractOnePass, asked: Request) -> int:

@@ -120,13 +120,13 @@ def _tests(setting: OnePass, start: Any, keys: jax.Array, replicas: int, d: int)
     return jax.tree.map(lambda *x: jax.device_put(filled(np.stack(x), len(keys))), *made)
 
 
-def seen_bytes(setting: OnePass, asked: Request) -> int:
-    """Bytes of test points, of what is kept, and of what a measurement holds at once."""
-    student, teacher, replicas = setting.student, setting.teacher, asked.replicas
+def seen_bytes(setting: OnePass, asked: Request, replicas: int) -> int:
+    """Bytes of test points, of what is kept, and of what a measurement holds at once; ``replicas`` with idle ones."""
+    student, teacher = setting.student, setting.teacher
     looks, p = len(asked.clocked[0]) * replicas, student.units
     if isinstance(teacher, SparseTarget) and isinstance(student, Committee):
         P = teacher.latent
-        keep_u = looks * p * P <= MODEST
+        keep_u = len(asked.clocked[0]) * asked.replicas * p * P <= MODEST
         kept = looks * (2**P + p * (P + 2 if keep_u else 1)) * 2  # as pieces, and stacked
         needed = 8 * kept + 2**P * (100 + 16 * P) + workspace(asked.d, p, P)
         return needed if setting.clean else needed + 8 * replicas * test_count(asked.d) * asked.d

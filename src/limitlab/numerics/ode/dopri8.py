@@ -5,7 +5,7 @@ writes the drift into the program several times, which for the drifts here is mo
 loop has it once, inside a loop over the stages.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,7 @@ def _length(now: March, times: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(lands, left, now.h), lands
 
 
-def _judge(now: March, times, h, lands, y, wrong, rtol, atol, bound, max_steps) -> tuple[March, jax.Array]:
+def _judge(now: March, times, h, lands, y, wrong, rtol, atol, bound, max_steps, spare=0) -> tuple[March, Any]:
     """The state after a step of length h to y with the error ``wrong``, and whether it came to an asked time."""
     scale = atol + rtol * jnp.maximum(jnp.abs(now.y), jnp.abs(y))
     error = jnp.sqrt(jnp.mean(jnp.square(wrong / scale)))
@@ -84,7 +84,7 @@ def _judge(now: March, times, h, lands, y, wrong, rtol, atol, bound, max_steps) 
     t = jnp.where(accept, jnp.where(lands, times[now.seen], now.t + h), now.t)
     stuck = ~accept & (h < SMALLEST)
     code = jnp.where(runaway, RAN_AWAY, jnp.where(stuck, STALLED, OK))
-    code = jnp.where((code == OK) & (now.steps + 1 >= max_steps), TOO_MANY, code)
+    code = jnp.where((code == OK) & (now.steps + 1 >= max_steps + spare * now.seen), TOO_MANY, code)
     seen = now.seen + (accept & lands & ~runaway)
     y = jnp.where(accept, y, now.y)
     # Of the type that it had at the start: a weak one would have the next piece traced and compiled once more.
@@ -92,10 +92,11 @@ def _judge(now: March, times, h, lands, y, wrong, rtol, atol, bound, max_steps) 
     return now._replace(t=t, y=y, h=after, seen=seen, steps=now.steps + 1, code=code), accept & lands
 
 
-def march(drift, start: March, times: jax.Array, rtol, atol, bound, max_steps, pause=None) -> March:
+def march(drift, start: March, times: jax.Array, rtol, atol, bound, max_steps, pause=None, spare: Any = 0) -> March:
     """Solve dy/dt = drift(y) through the asked times, each of which ends a step.
 
-    It stops after ``pause`` steps in all, if that is given, with what it needs to go on as if it had not.
+    It stops after ``pause`` steps in all, if that is given, with what it needs to go on as if it had not. Every asked
+    time that it has come to allows ``spare`` steps more than ``max_steps``.
     """
     rows, weights, error_weights = map(jnp.asarray, _tableau())
     count, last = len(weights), len(times)
@@ -108,7 +109,7 @@ def march(drift, start: March, times: jax.Array, rtol, atol, bound, max_steps, p
         h, lands = _length(now, times)
         _, _, K = jax.lax.fori_loop(0, count, stage, (now.y, h, jnp.zeros((count, now.y.size))))
         y, wrong = now.y + h * (weights @ K), h * (error_weights @ K)
-        new, here = _judge(now, times, h, lands, y, wrong, rtol, atol, bound, max_steps)
+        new, here = _judge(now, times, h, lands, y, wrong, rtol, atol, bound, max_steps, spare)
         return new._replace(values=now.values.at[now.seen].set(jnp.where(here, y, now.values[now.seen])))
 
     def passed(now: March) -> March:

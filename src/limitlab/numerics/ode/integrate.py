@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 EXPLICIT_STEPS = 4000  # then the problem is taken to be stiff (a long plateau) and an implicit method goes on
-SOON = 256  # the same where the caller inverts the Jacobian at a small cost
+SOON = 256  # the same where the caller inverts the Jacobian at a small cost: steps beyond those that asked times end
 IMPLICIT_STEPS = 20000
 STIFF_PIECE = 2**20  # numbers of matrices in a piece of implicit steps, which go on for a part of a second
 MOST_STEPS = 10_000_000
@@ -103,7 +103,7 @@ def integrate(
         t0 = np.asarray(now)
         tolerances = np.asarray(float(rtol)), np.asarray(float(atol)), np.asarray(float(bound))
         if method == "explicit":
-            most = MOST_STEPS if solver != "auto" else EXPLICIT_STEPS if freeze is None else SOON
+            most = (MOST_STEPS, 0) if solver != "auto" else (EXPLICIT_STEPS, 0) if freeze is None else (SOON, 1)
             pace = Pace(FIRST_PIECE if cheap else 1)
             values, final, reached, code, steps = _explicit(drift, state, t0, asked, args, tolerances, most, size, pace)
         elif freeze is not None:
@@ -210,15 +210,15 @@ def _solve_many(drift, drifts, starts, times, args, shared, rtol, atol, bound, m
     return jax.vmap(jax.vmap(shaped))(run.values), run.t, jax.vmap(shaped)(run.y), code, run.steps
 
 
-def _explicit(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], most: int, size: float, pace: Pace):
+def _explicit(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], most: Any, size: float, pace: Pace):
     """Explicit steps in pieces of a part of a second, so that progress is told and Ctrl-C is heard between them."""
     flat = np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(start)])
-    done, limit = 0, np.asarray(most)
+    done, limits = 0, (np.asarray(most[0]), np.asarray(most[1]))
     zero, values = np.zeros((), int), np.full((len(times), len(flat)), np.nan)
     before: Any = (t0, flat, np.minimum(FIRST_STEP, times[-1] - t0), zero, values, zero, zero)
     run = March(*before)
     while True:
-        run = _march(drift, start, run, times, args, *tolerances, limit, np.asarray(pace.upto(done)))
+        run = _march(drift, start, run, times, args, *tolerances, *limits, np.asarray(pace.upto(done)))
         reached, code, done, seen = jax.device_get((run.t, run.code, run.steps, run.seen))
         if seen >= len(times) or code != OK:
             break
@@ -251,10 +251,10 @@ def _followed(freeze: Callable[[Any], Frozen], start, now: float, times: np.ndar
 
 
 @filter_jit
-def _march(drift, start, run: March, times, args, rtol, atol, bound, most, pause) -> March:
+def _march(drift, start, run: March, times, args, rtol, atol, bound, most, spare, pause) -> March:
     """Onwards to the step ``pause``; one vector is a third less to compile than a tree."""
     shaped = ravel_pytree(start)[1]
-    return march(lambda y: ravel_pytree(drift(shaped(y), args))[0], run, times, rtol, atol, bound, most, pause)
+    return march(lambda y: ravel_pytree(drift(shaped(y), args))[0], run, times, rtol, atol, bound, most, pause, spare)
 
 
 def _stiff(drift, start, t0, times, args, tolerances: tuple[Any, Any, Any], size: float):

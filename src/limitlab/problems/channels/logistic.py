@@ -14,6 +14,7 @@ __all__ = ["Logistic"]
 
 MODERATE = 1.1  # V up to which the grid is exact to rounding
 DROP = 45.0  # of the logarithm: 9.5 standard deviations
+FAR = 1e12  # deviations of the prior from 0, beyond which they have no digits left: an infinite field is as far
 GRID = np.linspace(-8.5, 8.5, 45)
 
 
@@ -78,7 +79,7 @@ def _on_a_grid(y, w, V) -> Output:
 
 def _on_panels(y, w, V) -> Output:
     """Panels around the top of the posterior and around z = 0, for any V."""
-    y, w, V = (x[..., None] for x in jnp.broadcast_arrays(y, w, V))
+    y, w, V = (x[..., None] for x in jnp.broadcast_arrays(y, jnp.clip(w, -FAR * jnp.sqrt(V), FAR * jnp.sqrt(V)), V))
     z, dz = panel_nodes(jax.lax.stop_gradient(_edges(y, w, V)), 10)
     yz = y * z
     e = jnp.exp(-jnp.abs(yz))
@@ -91,7 +92,7 @@ def _on_panels(y, w, V) -> Output:
     spread = jnp.sum(p * jnp.square(miss - mean[..., None]), -1) / total
     bend = jnp.sum(p * miss * (1 - miss), -1) / total
     log_z = top[..., 0] + jnp.log(total) - jnp.log(2 * jnp.pi * V[..., 0]) / 2
-    return Output(log_z, y[..., 0] * mean, spread - bend)
+    return Output(jnp.minimum(log_z, 0.0), y[..., 0] * mean, spread - bend)
 
 
 def _log_posterior(z, y, w, V):
