@@ -109,8 +109,8 @@ class InformedStart(AbstractStart):
         return jnp.sqrt(float(d)) * (self.share * near[jnp.arange(p) % k] + jnp.sqrt(1 - self.share**2) * fresh)
 
     def limit(self, p, k):
-        M = self.share * jnp.eye(k)[jnp.arange(p) % k]
-        return M @ M.T + (1 - self.share**2) * jnp.eye(p), M, jnp.eye(k)
+        M = self.share * np.eye(k)[np.arange(p) % k]  # of NumPy unless the share is traced: operations are no programs
+        return M @ M.T + (1 - self.share**2) * np.eye(p), M, np.eye(k)
 
     def direction(self, key, teacher, spherical):
         """Exactly the asked cosine with the teacher, and |w|^2 = d."""
